@@ -1,6 +1,7 @@
 """What is done with the rows of all sources, in this order: revisits resolved, filter, time, collapse, order, limit.
 
-Each step takes and gives an iterator, and holds no more than it must.
+Rows that somebody may not see were left out before. Each step takes and gives an iterator, and holds no more than it
+must.
 """
 
 from __future__ import annotations

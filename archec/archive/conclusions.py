@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from archec.archive.evidence import ELSEWHERE, HELD_BACK, Evidence, Look, Unknown, hides
+from archec.archive.absence import ELSEWHERE, HELD_BACK, Evidence, Look, Unknown, hides
 from archec.catalogue.model import Claim, DataSet, Obi
 from archec.redif.precedence import own
 from archec.tist import MAX_TIST
@@ -191,7 +191,7 @@ class Explanation:
     ``state`` is the sha256 of the template at ``place``, None if there is none. ``outcome``: ``seen``; ``lost``
     and ``absent`` (it was lost before); ``conflict`` (another data set of its date counts); ``superseded`` and
     ``retracted`` (it does not count, because of the run or for the reason in ``by``); else the code of an
-    :class:`~archec.archive.evidence.Unknown`, with its file or directory in ``by``.
+    :class:`~archec.archive.absence.Unknown`, with its file or directory in ``by``.
     """
 
     tist: int

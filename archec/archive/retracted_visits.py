@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from xxhash import xxh3_64_intdigest
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.losses import files_of, held_back_record, journalled, loss_of
+from archec.archive.file_losses import files_of, held_back_record, journalled, loss_of
 from archec.archive.opening import Archive
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit

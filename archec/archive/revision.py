@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from archec.archive.absence import Evidence
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.conclusions import Judgement, judged, merged
-from archec.archive.evidence import Evidence
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Claim, Note, Obi, Version
 from archec.catalogue.records import ObiChange

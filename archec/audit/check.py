@@ -15,7 +15,6 @@ from typing import Any
 from archec.archive.ledger import left_parts
 from archec.archive.opening import scratch_folder
 from archec.archive.recovery import last_run
-from archec.audit.checked import Structure, remember_structure
 from archec.audit.cross_check import Comparison, Differences, report_differences
 from archec.audit.disk import (
     MOST,
@@ -31,6 +30,7 @@ from archec.audit.disk import (
 from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.journals import KEPT, Ends, Journals, check_names, size_of
+from archec.audit.last_checked import Structure, remember_structure
 from archec.audit.opening import Audited
 from archec.audit.quarantine import set_aside
 from archec.audit.refold import compare_whole

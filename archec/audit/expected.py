@@ -14,8 +14,8 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_128_digest
 
+from archec.archive.absence import Evidence
 from archec.archive.conclusions import judged
-from archec.archive.evidence import Evidence
 from archec.catalogue.codec import history_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import ObiState

@@ -15,9 +15,8 @@ from os import close, readv
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.archive.evidence import Evidence
+from archec.archive.absence import Evidence
 from archec.archive.revision import evidence_of
-from archec.audit.checked import Memory, Part
 from archec.audit.disk import judge
 from archec.audit.expected import (
     Amount,
@@ -34,6 +33,7 @@ from archec.audit.expected import (
 )
 from archec.audit.findings import Finding
 from archec.audit.journals import Journals
+from archec.audit.last_checked import Memory, Part
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.open import open_catalogue

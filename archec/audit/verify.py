@@ -13,13 +13,13 @@ from typing import Any
 
 from archec.archive.opening import scratch_folder
 from archec.archive.recovery import not_of_this_store
-from archec.audit.checked import Bad, Memory, memory_path, open_memory, parts_of
 from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.disk import MOST, journalled, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import Amount, amount_of, key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
 from archec.audit.journals import KEPT, Ends, Journals, run_of
+from archec.audit.last_checked import Bad, Memory, memory_path, open_memory, parts_of
 from archec.audit.opening import Audited
 from archec.audit.repair import Repair, write_notice, wrong_notice
 from archec.errors import ArchecError

@@ -94,7 +94,7 @@ class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
     case, so that it counts less than any that does not.
 
     A claim holds until the next one, for all data sets that would show a template kept at its place
-    (:func:`archec.archive.evidence.shows`); data sets that say nothing else have no claim of their own.
+    (:func:`archec.archive.absence.shows`); data sets that say nothing else have no claim of their own.
     """
 
     tist: int

@@ -9,7 +9,7 @@ import click
 
 from archec.cli.common import config_option, json_option, load_or_default
 from archec.errors import DataSetError, Exit, gravest
-from archec.gather.inspection import Inspection, inspect
+from archec.gather.tarball_inspection import Inspection, inspect
 from archec.terminal.output import echo_json, note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from archec.archive.losses import held_losses
+from archec.archive.file_losses import held_losses
 from archec.catalogue.interface import Catalogue
 from archec.cli.common import config_option, json_option, opened, run_of
 from archec.config import load

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from archec.audit.checked import fixity
+from archec.audit.last_checked import fixity
 from archec.cli.common import config_option, json_option, opened, output_option
 from archec.errors import UsageError
 from archec.monitor.page import Account, page

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
+from archec.archive.absence import Evidence
 from archec.archive.conclusions import last_seen
-from archec.archive.evidence import Evidence
 from archec.archive.observing import state, states
 from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue

@@ -18,7 +18,7 @@ from archec.fileset.model import (
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.status import FilesetPlatformScopeError, PlatformRestrictedError, Status
 from archec.fileset.strategies import FilesetIngestStrategy
-from archec.fileset.strategy import choose_strategy, chose_strategy
+from archec.fileset.strategy_choice import choose_strategy, chose_strategy
 
 __all__ = [
     "ArchiveStrategyResult",

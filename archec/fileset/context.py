@@ -22,7 +22,7 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.records import Body
-from archec.fileset.strategy import StrategyPolicy
+from archec.fileset.strategy_choice import StrategyPolicy
 from archec.store.writer import Writer
 
 

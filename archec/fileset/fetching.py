@@ -17,7 +17,7 @@ from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import Body, file_item
 from archec.fileset.redaction import public_text, public_url
 from archec.fileset.status import Status
-from archec.fileset.strategy import StrategyPolicy
+from archec.fileset.strategy_choice import StrategyPolicy
 from archec.ids import normalise_url
 from archec.store.reader import open_obi
 from archec.text.sniff import bare_type, sniff

@@ -26,7 +26,7 @@ from archec.fileset.status import (
     Status,
 )
 from archec.fileset.strategies import fileset_of, helper_for
-from archec.fileset.strategy import choose_strategy, too_much
+from archec.fileset.strategy_choice import choose_strategy, too_much
 from archec.fileset.summary import finish
 from archec.store.writer import Writer
 from archec.tist import MAX_TIST

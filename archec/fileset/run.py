@@ -35,7 +35,7 @@ from archec.fileset.records import Body
 from archec.fileset.redaction import public_text
 from archec.fileset.result import IngestResult
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
-from archec.fileset.strategy import StrategyPolicy
+from archec.fileset.strategy_choice import StrategyPolicy
 from archec.fileset.summary import failure, file_result
 from archec.progress import Meter
 from archec.store.interface import CommitResult

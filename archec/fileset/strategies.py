@@ -21,7 +21,7 @@ from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, Ing
 from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
 from archec.fileset.redaction import public_files, public_url
 from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed, overall
-from archec.fileset.strategy import StrategyPolicy
+from archec.fileset.strategy_choice import StrategyPolicy
 from archec.ids import FilesetId
 from archec.units import counted
 

@@ -1,5 +1,4 @@
-"""Bodies in the obi store under a run's tist, in progress or left by a killed run; and detection of bodies shared by
-many URLs of a host, which are probably not the intended contents (a soft 404, a login page).
+"""Bodies in the obi store under a run's tist, in progress or left by a killed run.
 
 The hops of bodies that are not journalled yet are recorded in the work directory, so that a kill costs no requests:
 when the run is resumed or closed, a body is adopted with its hop. This need not be durable: after a power failure lost
@@ -11,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +20,11 @@ import msgspec
 from archec.archive.commit import CommitItem
 from archec.archive.ledger import left_parts
 from archec.archive.recovery import LastRun
-from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Version
 from archec.config import Config
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
 from archec.gather.visits import Effect, VisitResult
-from archec.ids import host_of
 from archec.store.interface import HardLink, Link, Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
@@ -40,18 +36,8 @@ from archec.workers.pipe import Inbox, Nonsense, encode, frame
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096
 _PAGE = 1 << 16
-"""Bytes of a page that are searched for signs of a login page."""
-_PASSWORD = re.compile(rb"""<input\b[^>]*\btype\s*=\s*["']?password\b""", re.I)
-_META = re.compile(rb"""<meta\b[^>]*\bname\s*=\s*["']?(?:robots|archec)\b[^>]*>""", re.I)
-_CONTENT = re.compile(rb"""\bcontent\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*))""", re.I)
-_TAG = "noarchive"
+"""Bytes of a page that are searched for signs of what it is."""
 _CHUNK = 1 << 20
-MANY = 5
-"""Number of URLs of a host with the same body from which on they are suspect."""
-_LOOKED_AT = 10 * MANY
-"""Number of URLs with the same body that are read from the catalogue, so that a chain of redirects hides no others."""
-_REMEMBERED = 2000
-"""Number of bodies kept in memory, more than a batch has."""
 _MOST = 32_000_000
 """Size of the file in bytes at which it is rewritten with what is still needed."""
 _decoder = msgspec.msgpack.Decoder(Hops)
@@ -61,18 +47,6 @@ def declared(kind: str, content_type: str) -> str:
     """A media type with the charset declared by the server, if any."""
     match = _CHARSET.search(content_type)
     return f"{kind}; charset={match[1]}" if match else kind
-
-
-def tags_of(hop: Hop) -> str:
-    """``noarchive`` if X-Robots-Tag contains it, else empty. Directives for other robots are ignored."""
-    name = ""
-    for part in hop.header("x-robots-tag").lower().split(","):
-        robot, colon, rest = part.partition(":")
-        if colon and not robot.strip().startswith(("max-", "unavailable_after")):
-            name, part = robot.strip(), rest
-        if part.strip() == _TAG and name in ("", "archec"):
-            return _TAG
-    return ""
 
 
 class Bodies:
@@ -127,15 +101,12 @@ class Bodies:
         with open(self._path(hop.temp or self._layout.path(self._run, hop.url)), "rb") as file:
             return sniff(file.read(_HEAD), hop.content_type, encoding)
 
-    def signs(self, hop: Hop, kind: str) -> tuple[str, str]:
-        """Why a page may not be the intended content (a login page), and its robots tags."""
+    def page(self, hop: Hop, kind: str) -> bytes:
+        """The beginning of a new page, decompressed; empty for what is no page."""
         if kind not in HTML or not hop.temp:
-            return "", ""
+            return b""
         with open(self._path(hop.temp), "rb") as file:
-            page = decoded_head(file.read(_PAGE), hop.header("content-encoding"))
-        contents = (b"".join(match.groups(b"")) for meta in _META.findall(page) for match in _CONTENT.finditer(meta))
-        tagged = any(_TAG in content.decode("latin-1").lower().replace(",", " ").split() for content in contents)
-        return "login page" if _PASSWORD.search(page) else "", _TAG if tagged else ""
+            return decoded_head(file.read(_PAGE), hop.header("content-encoding"))
 
     def item(self, effect: Effect, seen: VisitResult) -> CommitItem:
         """A visit's record with what must be on disk before it: a body, a link to one, or an orphan."""
@@ -150,40 +121,6 @@ class Bodies:
 
     def _path(self, relative: str) -> str:
         return os.path.join(self._layout.root, relative)
-
-
-class SharedBodies:
-    """The URLs of a host with the same body, in this run and, according to the catalogue, in earlier ones.
-
-    Those that another one redirects to do not count: all URLs of a chain of redirects have the same body.
-    """
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._known: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
-
-    def others(self, url: str, sha256: str, target: str) -> set[str]:
-        """Up to :data:`MANY` other URLs of the host with the same body; this one is remembered, in place of the
-        ``target`` that it redirects to, if any."""
-        key = host_of(url), sha256
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._earlier(*key)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)  # one that is dropped has no visit that is not committed
-        known.discard(target)
-        found = known - {url}
-        if len(known) <= MANY:
-            known.add(url)
-        return found
-
-    def _earlier(self, host: str, sha256: str) -> set[str]:
-        found = self._catalogue.sharing(host, sha256, _LOOKED_AT)
-        fobis = self._catalogue.obis("fobi", found).values() if len(found) > 1 else ()
-        notes = (fobi.notes.get(tist) for fobi in fobis for tist, state in fobi.history if state == sha256)
-        targets = {note.target for note in notes if note is not None}
-        return {*[url for url in found if url not in targets][:MANY]}
 
 
 class Received:

@@ -13,15 +13,16 @@ from msgspec.structs import replace
 
 from archec.archive.budget import Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.losses import is_lost
+from archec.archive.file_losses import is_lost
 from archec.archive.opening import Archive
 from archec.archive.report import NOT_ASKED, Report
 from archec.catalogue.model import HostState, Obi, Version
-from archec.catalogue.records import HostNoted, ObiChange
+from archec.catalogue.records import HostNoted
 from archec.errors import ArchecError
-from archec.gather.bodies import MANY, Bodies, Received, SharedBodies, declared, tags_of
-from archec.gather.hosts import HostTable, is_silent
+from archec.gather.bodies import Bodies, Received, declared
+from archec.gather.host_waits import HostTable, is_silent
 from archec.gather.plan import Feeder
+from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, tags_in, tags_of
 from archec.gather.underway import Active, UnderWay, VisitLog
 from archec.gather.visits import Effect, RunTime, VisitResult, contradicts, doubtful, visit_for
 from archec.progress import Meter
@@ -51,7 +52,6 @@ _NAMING, _MOST_NAMING = 50, 5000
 """Number of tobis that are checked for whether one still mentions a file: at first, and at most."""
 _WAIT = 0.05
 _OUT_OF_STEP = "the connection was out of step"
-_SHARED = "the same as under other URLs of the host"
 _ENDED = {
     "redirect-loop": "its redirects form a loop",
     "too-many-redirects": "more redirects than fetch.max_redirects",
@@ -344,8 +344,9 @@ class FilePhase:
         version = fobi.versions.get(hop.sha256) if state == hop.sha256 else None
         if version is None:
             kind = self._bodies.kind(hop)
-            suspect, tagged = self._bodies.signs(hop, kind)
-            tags = tags or tagged
+            page = self._bodies.page(hop, kind)
+            suspect = "login page" if is_login_page(page) else ""
+            tags = tags or tags_in(page)
         if tags and self._config.fetch.robots_tags == "obey":
             self._finish(active, VisitResult(hop, outcome="robots", message=f"its robots tags say {tags}", tags=tags))
             return
@@ -475,19 +476,12 @@ class FilePhase:
     def _shared_with(self, url: str, sha256: str, target: str) -> str:
         """Why a body is suspect that many URLs of its host share; the others are marked as well."""
         others = self._shared.others(url, sha256, target)
-        if len(others) < MANY - 1:
-            return ""
         if len(others) == MANY - 1:
             self._committer.commit()
-            for fobi in self._catalogue.obis("fobi", sorted(others)).values():
-                tist, state = fobi.history.entry_at(self._run) or (0, None)
-                note = fobi.notes.get(tist)
-                if state == sha256 and note is not None and not note.suspect:
-                    notes = {tist: replace(note, suspect=_SHARED)}
-                    record = ObiChange("fobi", fobi.id, put={tist: state}, notes=notes)
-                    self._committer.add(CommitItem(record))
-                    self._report.visited(record)
-        return _SHARED
+            for record in self._shared.marks(others, sha256, self._run):
+                self._committer.add(CommitItem(record))
+                self._report.visited(record)
+        return SHARED if len(others) >= MANY - 1 else ""
 
     def _discard(self, hop: Hop) -> None:
         if hop.temp:

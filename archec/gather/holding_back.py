@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.losses import files_of, held_back_record, journalled, loss_of
+from archec.archive.file_losses import files_of, held_back_record, journalled, loss_of
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.config import Config

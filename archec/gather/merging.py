@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from archec.archive.evidence import Unknown, directory_of, hides, shows
+from archec.archive.absence import Unknown, directory_of, hides, shows
 from archec.catalogue.codec import history_of as history_in
 from archec.catalogue.lists import ObiState
 from archec.catalogue.model import Coverage

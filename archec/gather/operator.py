@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.conclusions import last_shown
-from archec.archive.losses import held_back_record, held_losses, journalled, loss_of, without_accepted
+from archec.archive.file_losses import held_back_record, held_losses, journalled, loss_of, without_accepted
 from archec.archive.opening import Archive, locked
 from archec.archive.recovery import last_run
 from archec.archive.report import Report

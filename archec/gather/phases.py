@@ -16,7 +16,7 @@ from archec.gather.dataset import Chosen, newest_member, printable, refuse_damag
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.file_phase import FilePhase
 from archec.gather.holding_back import GoneFiles
-from archec.gather.hosts import HostTable
+from archec.gather.host_waits import HostTable
 from archec.gather.options import Options
 from archec.gather.plan import Feeder, due_files, make_plan
 from archec.gather.spool import Spool

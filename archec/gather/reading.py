@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
-from archec.archive.evidence import directory_of
+from archec.archive.absence import directory_of
 from archec.archive.report import Report
 from archec.catalogue.model import Coverage
 from archec.gather.spool import FileRow, SeenRow, Spool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from archec.archive.losses import is_lost
+from archec.archive.file_losses import is_lost
 from archec.catalogue.model import Visit
 from archec.config import Config
 

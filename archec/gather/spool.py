@@ -42,7 +42,7 @@ _IN = 500
 class SeenRow(NamedTuple):
     """One template of the data set and the position of its text in the spool files.
 
-    ``own`` is the rank of the template (:func:`archec.redif.handles.standing`); ``number`` orders the templates of a
+    ``own`` is the rank of the template (:func:`archec.redif.precedence.standing`); ``number`` orders the templates of a
     file; ``path`` is as on disk (byte order decides), ``place`` the same below the root of RePEc.
     """
 

@@ -13,10 +13,10 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from archec.archive.absence import Evidence, coverage_set, directory_of
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.conclusions import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
-from archec.archive.evidence import Evidence, coverage_set, directory_of
-from archec.archive.losses import held_back_record, journalled
+from archec.archive.file_losses import held_back_record, journalled
 from archec.archive.opening import Archive
 from archec.archive.recovery import tobis_in_journals
 from archec.archive.report import Report

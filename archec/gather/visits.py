@@ -14,7 +14,7 @@ from archec.catalogue.model import AT_ONCE, Note, Obi, Version, Visit
 from archec.catalogue.records import ObiChange
 from archec.config import Config
 from archec.gather.schedule import next_due
-from archec.text.sniff import is_page_instead_of_pdf
+from archec.gather.suspects import suspicion
 from archec.web.headers import TLS_FIELD, http_date
 from archec.web.task import Hop
 
@@ -91,7 +91,7 @@ class Effect(NamedTuple):
 
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
     """The effect of a visit on a fobi: its outcome, its incidence, if any, and when it is due again. ``unnamed``: no
-    template mentions it any more. Losses are not among the incidences: see :func:`archec.archive.losses.loss_of`."""
+    template mentions it any more. Losses are not incidences here: see :func:`archec.archive.file_losses.loss_of`."""
     state = fobi.history.at(at.run)
     before = fobi.visit
     first = Visit(
@@ -145,7 +145,7 @@ def _held(config: Config, fobi: Obi, seen: VisitResult, visit: Visit, *, keep: b
     if version is None:
         raise ValueError(f"{fobi.id}: nothing to store")
     due = next_due(config, visit, run, lost=False)
-    suspect = _suspect(fobi, version, state) or seen.suspect
+    suspect = suspicion(fobi, version, state) or seen.suspect
     kind = "returned" if state is None and len(fobi.history) else visit.outcome
     note = Note(run, kind, status=hop.status, target=seen.target, headers=hop.headers, suspect=suspect)
     record = ObiChange(
@@ -178,15 +178,6 @@ def _record(fobi: Obi, visit: Visit, due: int) -> ObiChange:
 def _noted(fobi: Obi) -> int | None:
     noted = fobi.history.noted
     return noted[-1] if noted else None
-
-
-def _suspect(fobi: Obi, version: Version, state: str | None) -> str:
-    if version.size == 0:
-        return "empty"
-    before = fobi.versions.get(state) if state is not None else fobi.newest
-    if before is not None and is_page_instead_of_pdf(before.type, version.type):
-        return "page instead of PDF"
-    return ""
 
 
 def contradicts(hop: Hop, visit: Visit, version: Version) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from archec import __version__
 from archec.archive.report import HostFigures
-from archec.audit.checked import Fixity
+from archec.audit.last_checked import Fixity
 from archec.monitor.plots import KINDS, Series, coverage_plot, growth_plot, hosts_plot, incidences_plot
 from archec.monitor.runs import SHOWN, RunView
 from archec.monitor.status import HeldBack

@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from archec.archive.opening import Archive
 from archec.archive.report import HostFigures
 from archec.archive.runs import Unbegun, stored_before, unbegun
-from archec.audit.checked import Fixity, fixity
+from archec.audit.last_checked import Fixity, fixity
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.lists import DueFobi
 from archec.errors import CatalogueError, CatalogueGone, StorageFailed

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from archec.ids import is_url
 from archec.redif.encoding import decode, looks_binary, looks_html
 from archec.redif.files import Blob, begins_line
-from archec.redif.handles import handle_in, id_of
+from archec.redif.handle_spelling import handle_in, id_of
 from archec.redif.problems import Problem, shown
 
 _START = b"template-type"

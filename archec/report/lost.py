@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import NamedTuple
 
+from archec.archive.absence import Evidence
 from archec.archive.conclusions import last_seen
-from archec.archive.evidence import Evidence
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of

@@ -13,8 +13,8 @@ from audit_support import World, checked, clone, codes, rewrite, tree, verified
 from gather_support import archec_inline
 
 from archec.audit.check import CheckSummary
-from archec.audit.checked import Memory, memory_path
 from archec.audit.findings import Finding
+from archec.audit.last_checked import Memory, memory_path
 from archec.audit.verify import Scope, Summary
 from archec.store.journal_reader import JournalBatch, journals, read_batches
 

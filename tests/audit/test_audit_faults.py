@@ -19,11 +19,11 @@ from gather_support import Member, archec_inline, make, run, tarball, template, 
 
 from archec.archive.opening import scratch_folder
 from archec.audit.check import check_layout
-from archec.audit.checked import fixity, memory_path
 from archec.audit.disk import Stopped
 from archec.audit.expected import Entry
 from archec.audit.findings import Finding
 from archec.audit.fixity import Inspector, ReadPace
+from archec.audit.last_checked import fixity, memory_path
 from archec.audit.verify import Scope
 from archec.errors import StorageFull
 from archec.tist import tist_path
@@ -457,7 +457,7 @@ def test_where_a_stopped_run_may_have_left_an_obi() -> None:
 def test_checks_go_on_where_they_can_remember_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     path = memory_path(world.config)
     with monkeypatch.context() as patch:
-        patch.setattr("archec.audit.checked.unwritable", lambda path: f"no permission to write {path.parent}")
+        patch.setattr("archec.audit.last_checked.unwritable", lambda path: f"no permission to write {path.parent}")
         for summary, (finding,) in (verified(world), checked(world)):
             assert (summary.clean, summary.whole, finding.code, finding.wrong) == (True, True, "memory-damaged", False)
             assert f"no permission to write {path.parent}: make that writable, or set work" in finding.message
@@ -473,7 +473,7 @@ def test_checks_go_on_where_they_can_remember_nothing(world: World, monkeypatch:
     def full(*_: object) -> None:
         raise StorageFull("no space left", hint="free some")
 
-    monkeypatch.setattr("archec.audit.checked.Memory.structure_checked", full)
+    monkeypatch.setattr("archec.audit.last_checked.Memory.structure_checked", full)
     summary, (finding,) = checked(world)
     assert (summary.clean, finding.code) == (True, "memory-damaged")
     assert finding.message == "nothing of this check is remembered: no space left: free some"

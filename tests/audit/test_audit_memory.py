@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.audit import expected
-from archec.audit.checked import Bad, Checked, Memory, Part, parts_of
 from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.expected import Amount, Entry, Statement, key_of, statement_of
 from archec.audit.fixity import ReadPace
 from archec.audit.journals import Ends
+from archec.audit.last_checked import Bad, Checked, Memory, Part, parts_of
 from archec.catalogue.model import TEXTS, Kind, Note, Refipo, Version
 from archec.catalogue.records import ObiChange, encode
 from archec.errors import CorruptJournal, StorageFailed

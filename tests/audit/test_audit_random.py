@@ -17,7 +17,7 @@ from gather_support import archec_inline
 from test_audit_refold import EDITS
 
 from archec.archive.opening import opened
-from archec.audit.checked import memory_path
+from archec.audit.last_checked import memory_path
 from archec.audit.repair import write_descriptor
 from archec.export.checking import VaultFault
 from archec.export.run import ExportRequest, export_warc, verify_vault

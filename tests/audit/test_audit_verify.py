@@ -15,7 +15,7 @@ from gather_support import Member, archec_inline, killing, make, run, start_cli,
 
 from archec.archive.budget import Budget
 from archec.audit import fixity as fixity_module
-from archec.audit.checked import Checked, Memory, fixity, memory_path
+from archec.audit.last_checked import Checked, Memory, fixity, memory_path
 from archec.audit.opening import opened_for_audit
 from archec.audit.verify import Scope, Summary, verify
 from archec.cli.main import cli

@@ -22,7 +22,7 @@ from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.paths import safe_paths, unsafe
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.status import BadRequest, Status, overall
-from archec.fileset.strategy import StrategyPolicy, choose_strategy, chose_strategy, too_much
+from archec.fileset.strategy_choice import StrategyPolicy, choose_strategy, chose_strategy, too_much
 from archec.ids import FilesetId, parse_fileset
 
 GIB, MIB = 1 << 30, 1 << 20

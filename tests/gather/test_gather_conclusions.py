@@ -21,11 +21,11 @@ from gather_support import (
 )
 
 from archec.archive.budget import Budget
-from archec.archive.losses import loss_of
+from archec.archive.file_losses import loss_of
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.config import Config, FetchConfig
-from archec.gather.hosts import HostTable
+from archec.gather.host_waits import HostTable
 from archec.gather.operator import retract_visits
 from archec.gather.visits import contradicts, doubtful
 from archec.history import History

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
-from archec.archive.evidence import Evidence, id_list, ids_in
+from archec.archive.absence import Evidence, id_list, ids_in
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack, HeldGroup, KeyedSet, Kind, Note, Obi, Visit
 from archec.catalogue.records import LossesHeldBack, ObiChange, SetAdded
