@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from archec.archive.absence import ELSEWHERE, HELD_BACK, Evidence, Look, Unknown, hides
 from archec.catalogue.model import Claim, DataSet, Obi
+from archec.history import History
 from archec.redif.precedence import own
 from archec.tist import MAX_TIST
 
@@ -143,7 +144,8 @@ def verdict_after(
     """The verdict as of the date of ``group``, the data sets of one date that count.
 
     A malformed handle counts less than a good one, then the greatest sha256 counts. A copy that ranks below the one
-    that counted before counts only if that one is known to be gone.
+    that counted before counts only if that one is known to be gone. That a loss is held back says more than that
+    another data set does not judge it.
     """
     looks = [evidence.look(item) for item in group]
     shown = [(look, claim) for look in looks if (claim := claim_of(claims, look.data_set, look)) is not None]
@@ -164,11 +166,10 @@ def verdict_after(
         return Verdict(best.state, best.place, None, best)
     if before.state is None or shown:
         return Verdict(before.state, before.place, why)
-    for look in looks:
-        why = look.ignores(handle, before.place)
-        if why is None:
-            return Verdict(None, before.place)
-    return Verdict(before.state, before.place, why)
+    whys = [look.ignores(handle, before.place) for look in looks]
+    if None in whys:
+        return Verdict(None, before.place)
+    return Verdict(before.state, before.place, HELD_BACK if HELD_BACK in whys else whys[0])
 
 
 def _rank(handle: str, seen: Claim | Verdict, malformed: Collection[str | None]) -> tuple[bool, bool, bytes]:
@@ -209,17 +210,16 @@ def explain(obi: Obi, evidence: Evidence) -> Iterator[Explanation]:
     """All data sets in order, from the first one that contains the tobi."""
     if not obi.claims:
         return
+    history = History.of(judged(obi.id, obi.claims, evidence).entries)
     verdict, at = Verdict(), 0
     for data_set in evidence.data_sets:
         if data_set.key < obi.claims[0].key:
             continue
-        before = verdict
         while at < len(evidence.dates) and evidence.tists[at] <= data_set.tist:
-            before = verdict
             verdict = verdict_after(obi.id, verdict, obi.claims, evidence, evidence.dates[at][1])
             at += 1
         claim = claim_of(obi.claims, data_set, evidence.look(data_set))
-        outcome, by = _outcome(data_set, claim, before, verdict, evidence)
+        outcome, by = _outcome(data_set, claim, verdict, history, evidence)
         yield Explanation(
             data_set.tist, data_set.run, data_set.name, data_set.whole, claim.state if claim else None,
             claim.place if claim else "", claim.bytes_at if claim else None, outcome, by,
@@ -262,7 +262,7 @@ def last_shown(claims: Sequence[Claim], evidence: Evidence) -> tuple[int, int]:
 
 
 def _outcome(
-    data_set: DataSet, claim: Claim | None, before: Verdict, after: Verdict, evidence: Evidence
+    data_set: DataSet, claim: Claim | None, after: Verdict, history: History, evidence: Evidence
 ) -> tuple[str, str]:
     if data_set.retracted:
         return "retracted", data_set.retracted
@@ -273,6 +273,7 @@ def _outcome(
         if claim.state == after.state:
             return "seen", ""
         return (after.why.word, after.why.by) if after.why is not None else ("conflict", "")
-    if after.state is None:
-        return ("lost", "") if before.state is not None else ("absent", "")
+    entry = history.entry_at(data_set.tist)
+    if entry is None or entry[1] is None:  # since when a later data set may tell
+        return ("lost", "") if entry is not None and entry[0] == data_set.tist else ("absent", "")
     return (after.why.word, after.why.by) if after.why is not None else ("conflict", "")
