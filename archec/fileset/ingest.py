@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.context import Found, Work
 from archec.fileset.finding import find_item, landing_page
-from archec.fileset.lookup import read_manifest
+from archec.fileset.lookup import held_version, read_manifest
 from archec.fileset.manifest import is_whole, with_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.records import loss_item, manifest_of, state_items, tist_for
@@ -29,7 +29,7 @@ from archec.fileset.strategies import fileset_of, helper_for
 from archec.fileset.strategy_choice import choose_strategy, too_much
 from archec.fileset.summary import finish
 from archec.store.writer import Writer
-from archec.tist import MAX_TIST
+from archec.units import counted
 
 
 async def ingest(work: Work, request: IngestRequest) -> IngestResult:
@@ -38,6 +38,7 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
     try:
         await find_item(work, request, found)
         status, message = await _process(work, found)
+        message = message or _selected(work, found)
     except FilesetProblem as problem:
         has_page = not isinstance(problem, (PlatformHttpError, PlatformNotFound))
         if isinstance(problem, PlatformRestrictedError) and problem.item is not None:
@@ -53,6 +54,13 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
 def _with_url(message: str, url: str) -> str:
     """A message that says of which URL it is."""
     return message if url in message or message.startswith(("http://", "https://")) else f"{url[:300]}: {message}"
+
+
+def _selected(work: Work, found: Found) -> str:
+    """How many of the files were asked for; empty if all were."""
+    count = len(found.item.manifest or ()) if found.item is not None else 0
+    is_part = bool(work.options.include or work.options.exclude) and found.bundle is None and len(found.files) < count
+    return f"{len(found.files)} of {counted(count, 'file')} selected" if is_part else ""
 
 
 async def _process(work: Work, found: Found) -> tuple[Status, str]:
@@ -106,11 +114,10 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
     known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
     files = _settled(work, known, found.files)
     is_part = bool(work.options.include or work.options.exclude) and found.bundle is None
-    if is_part and known is not None and known.history.held:
-        present = read_manifest(work.archive, known.bytes_at(known.history.last or 0), known.id)
-        if (present.platform_id, present.version) == (item.platform_id or "", item.version) and present.bundle is None:
-            paths = [file.path for file in item.manifest or ()]
-            files = work.options.selection.with_others(files, present.manifest, paths)
+    before = held_version(work.archive, known, item, bundled=False) if is_part and known is not None else None
+    if before is not None:
+        paths = [file.path for file in item.manifest or ()]
+        files = work.options.selection.with_others(files, before.manifest.manifest, paths)
     manifest = manifest_of(item, fileset, files, found.bundle)
     newer: list[int] = []
     if known is not None and item.order:
@@ -128,7 +135,7 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
 def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:
     """The files as they are kept: whether bytes were fetched or linked does not change what they are, nor does the
     mirror from which the same bytes came again."""
-    state = known.history.at(MAX_TIST) if known is not None else None
+    state = known.history.last_held if known is not None else None
     before = {file.path: file for file in work.archive.catalogue.manifest(state)} if state is not None else {}
     return [_as_before(before.get(file.path), replace(file, status=Status.SUCCESS.value)) if is_whole(file) else file
             for file in files]  # fmt: skip

@@ -18,6 +18,7 @@ from archec.fileset.checksums import Checksums, mismatch, read_whole
 from archec.fileset.finding import identifier_of
 from archec.fileset.interior import open_member
 from archec.fileset.manifest import Manifest, decode, is_whole, safe_path
+from archec.fileset.model import FilesetPlatformItem
 from archec.ids import is_fileset, normalise_url, parse_fileset, target_uri, urlkey
 from archec.store.reader import open_obi
 from archec.tist import MAX_TIST, iso
@@ -50,13 +51,36 @@ def find_fileset(archive: Archive, asked: str) -> HeldFileset:
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
     if obi is not None and state not in (there for _, there in obi.history):
         state = ""  # that of an ingest that failed
-    for tist, there in reversed(list(obi.history)) if obi is not None else ():
-        if obi is None or there is None or (state and there != state):
+    if obi is None:
+        raise _not_held(asked)
+    for tist, there in _last_noted_first(obi) if version else reversed(list(obi.history)):
+        if there is None or (state and there != state):
             continue
         manifest = read_manifest(archive, obi.bytes_at(tist), obi.id)
         if not version or version in (manifest.version, manifest.platform_id):
             return HeldFileset(obi, tist, there, manifest)
-    raise NotHeld(f"{asked.strip()[:300]}: the archive holds no such data set", hint="'archec fileset list' lists all")
+    raise _not_held(asked)
+
+
+def _not_held(asked: str) -> NotHeld:
+    return NotHeld(f"{asked.strip()[:300]}: the archive holds no such data set", hint="'archec fileset list' lists all")
+
+
+def held_version(archive: Archive, obi: Obi, item: FilesetPlatformItem, *, bundled: bool) -> HeldFileset | None:
+    """What was noted last of a version, even if it was lost since: as one ``bundled`` file, or each file on its own."""
+    for tist, state in _last_noted_first(obi):
+        manifest = read_manifest(archive, obi.bytes_at(tist), obi.id)
+        is_version = (manifest.platform_id, manifest.version) == (item.platform_id or "", item.version)
+        if is_version and (manifest.bundle is not None) == bundled:
+            return HeldFileset(obi, tist, state, manifest)
+    return None
+
+
+def _last_noted_first(obi: Obi) -> list[tuple[int, str]]:
+    """The states of a fileset with their tists, by the run that noted them: that of an older version may be the newer
+    one."""
+    states = [(tist, state) for tist, state in obi.history if state is not None]
+    return sorted(states, key=lambda entry: (obi.notes[entry[0]].run, entry[0]), reverse=True)
 
 
 def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from archec.fileset.download import PAGE, Room
 from archec.fileset.fetching import as_stored, fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
-from archec.fileset.lookup import capture_of, open_file, read_manifest
+from archec.fileset.lookup import capture_of, held_version, open_file
 from archec.fileset.manifest import is_whole, safe_path, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
@@ -48,30 +48,24 @@ class FilesetIngestStrategy:
     def _existing(
         self, item: FilesetPlatformItem, files: Sequence[FilesetManifestFile] | None
     ) -> ArchiveStrategyResult | None:
-        """The newest state that is this version, with these files; None: whatever its files, if all are held."""
+        """What was noted last of this version, if it has these files; None: whatever its files, if all are held."""
         archive = self.work.archive
         fileset = fileset_of(item)
         known = archive.catalogue.obis("fileset", [fileset]).get(fileset)
-        for tist, state in reversed(list(known.history)) if known is not None else ():
-            if state is None or known is None:
-                continue
-            selection = self.work.options.selection
-            if files is not None and not same_files(files, selection.of(archive.catalogue.manifest(state))):
-                continue
-            manifest = read_manifest(archive, known.bytes_at(tist), known.id)
-            if (manifest.platform_id, manifest.version) != (item.platform_id or "", item.version):
-                continue
-            if (files is None) != (manifest.bundle is not None):
-                continue
-            if files is not None or all(map(is_whole, manifest.manifest)):
-                kept = list(manifest.manifest) if files is None else selection.of(manifest.manifest)
-                message = _what_lacks(kept)
-                status = Status.SUCCESS_PARTIAL if message else Status.SUCCESS_EXISTING
-                return self._captured(ArchiveStrategyResult(
-                    ingest_strategy=self.strategy.value, status=status.value, manifest=kept,
-                    bundle=manifest.bundle, state=state, message=message,
-                ))  # fmt: skip
-        return None
+        held = None if known is None else held_version(archive, known, item, bundled=files is None)
+        if held is None:
+            return None
+        kept = list(held.manifest.manifest)
+        if files is not None:
+            kept = self.work.options.selection.of(kept)
+        if not (all(map(is_whole, kept)) if files is None else same_files(files, kept)):
+            return None
+        message = _what_lacks(kept)
+        status = Status.SUCCESS_PARTIAL if message else Status.SUCCESS_EXISTING
+        return self._captured(ArchiveStrategyResult(
+            ingest_strategy=self.strategy.value, status=status.value, manifest=kept, bundle=held.manifest.bundle,
+            state=held.state, message=message,
+        ))  # fmt: skip
 
     def _captured(self, done: ArchiveStrategyResult) -> ArchiveStrategyResult:
         """With what is said of the data file or the bundle that is held."""

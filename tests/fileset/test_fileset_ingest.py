@@ -161,9 +161,16 @@ def test_several_versions_in_one_run_are_all_states(filesets: Filesets, platform
     platform.bodies["/api/records/9"] = 410
     filesets.ingest(zenodo(platform, 10, {"p": 10}), zenodo(platform, 11, {"q": 11}), f"{platform.url}/records/9")
     assert states(filesets) == ["7", "9", "10", "11"]
+    for size in (6, 7):
+        result = filesets.ingest(zenodo(platform, 10, {"p": size}))[0]
+        with filesets.archive() as archive:
+            noted_last = find_fileset(archive, f"{fileset_id(platform)}@10").manifest.manifest[0]
+        assert (result.status, noted_last.size) == ("success-file", size), "no second is left between the versions"
+    assert filesets.ingest(zenodo(platform, 10, {"p": 6}))[0].status == "success-file", "it is as it was before"
+    assert states(filesets)[-1] == "11"
     platform.bodies["/api/records/11"] = 410
     filesets.ingest(f"{platform.url}/records/11")
-    assert states(filesets) == ["7", "9", "10", "11", None]
+    assert states(filesets)[-2:] == ["11", None]
     for command in ("check", "verify"):
         assert archec_inline(filesets.config, command).code == 0
 
@@ -556,6 +563,7 @@ def test_only_wanted_files(filesets: Filesets, platform: Platform) -> None:
     for expected in ("success-file", "success-existing"):
         result = filesets.ingest(url, include=("*.csv",), exclude=("b*",))[0]
         assert (result.status, [file.path for file in result.manifest or ()]) == (expected, ["a.csv"])
+        assert result.message == "1 of 3 files selected"
 
     def paths() -> list[str]:
         with filesets.archive() as archive:
@@ -566,9 +574,24 @@ def test_only_wanted_files(filesets: Filesets, platform: Platform) -> None:
     assert filesets.ingest(url)[0].status == "success"
     assert filesets.ingest(url, exclude=("b*",))[0].status == "success-existing"
     assert paths() == ["a.csv", "b.csv", "c.txt"]
+    record, platform.bodies["/api/records/7"] = platform.bodies["/api/records/7"], 410
+    filesets.ingest(url)
+    platform.bodies["/api/records/7"] = record
+    assert filesets.ingest(url, include=("a*",))[0].status == "success-existing"
+    assert states(filesets)[-2:] == [None, "7"]
+    assert paths() == ["a.csv", "b.csv", "c.txt"], "what returns has all files that were held of it"
     zenodo(platform, 7, {"a.csv": 10, "b.csv": 11})
     assert filesets.ingest(url, include=("b*",))[0].status == "success-file"
     assert paths() == ["a.csv", "b.csv"]
+    newer = zenodo(platform, 8, {"a.csv": 10})
+    filesets.ingest(newer)
+    zenodo(platform, 7, {"a.csv": 10, "b.csv": 12})
+    filesets.ingest(url, include=("b*",))
+    with filesets.archive() as archive:
+        older = find_fileset(archive, f"{fileset_id(platform)}@7").manifest
+    assert [(file.path, file.size) for file in older.manifest] == [("a.csv", 10), ("b.csv", 12)], "of an older version"
+    assert paths() == ["a.csv", "b.csv"]
+    assert filesets.ingest(url)[0].status == "success-existing", "all of it is held"
 
 
 def test_a_doi_is_resolved_and_its_landing_page_may_fail(filesets: Filesets, platform: Platform) -> None:
