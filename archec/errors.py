@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from pathlib import Path
 
 __all__ = [
     "ArchecError",
@@ -152,7 +153,12 @@ class CorruptArchive(ArchecError):
 
 
 class CorruptJournal(CorruptArchive):
-    """A run's journal is damaged in a way that an incomplete last write cannot explain."""
+    """A run's journal is damaged in a way that an incomplete last write cannot explain. ``path`` is the journal, where
+    it is known."""
+
+    def __init__(self, message: str, *, hint: str = "", path: Path | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
 
 
 class BrokenChain(CorruptJournal):

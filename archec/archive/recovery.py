@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from archec.archive.journal import all_records_in, records, records_in
 from archec.catalogue.fold import changes_of, fold_obi
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
-from archec.catalogue.records import DataSetRead, Fork, ObiChange, Record, RunEnd, RunStart, decode
+from archec.catalogue.records import DataSetRead, Fork, ObiChange, RunEnd, RunStart, decode
 from archec.catalogue.setaside import write
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.progress import SILENT, Meter
@@ -27,7 +28,7 @@ _OLDER = (
     "restore the newer archive directory; if it is lost for good, declare that with 'archec fork'; if this is the "
     "catalogue of another archive, set another 'database', or remove it"
 )
-_HEADS = (b'{"type":"run"', b'{"type":"end"', b'{"type":"data-set"')
+
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
@@ -61,15 +62,13 @@ def last_run(layout: Layout) -> LastRun | None:
         return replace(last, state="done")
     for batch in read_batches(last.journal.path):
         last = replace(last, state="running")
-        for line in batch.lines:
-            if line.startswith(_HEADS):
-                record = decode(line, f"{last.journal.path}, batch {batch.n}")
-                if isinstance(record, RunStart):
-                    last = replace(last, start=record)
-                elif isinstance(record, RunEnd):
-                    last = replace(last, state=record.state, report=record.report)
-                else:
-                    last = replace(last, merged=True)
+        for record in records_in(batch, last.journal.path, RunStart, RunEnd, DataSetRead):
+            if isinstance(record, RunStart):
+                last = replace(last, start=record)
+            elif isinstance(record, RunEnd):
+                last = replace(last, state=record.state, report=record.report)
+            else:
+                last = replace(last, merged=True)
     return last
 
 
@@ -201,7 +200,8 @@ def not_of_this_store(layout: Layout) -> str:
         return "there are obis in the store, but no journals"
     for journal in files:
         try:
-            if any(not held.isdisjoint(_tists(record)) for record in _heads(journal)):
+            heads: Iterator[RunStart | DataSetRead] = records(journal.path, RunStart, DataSetRead)
+            if any(not held.isdisjoint(_tists(record)) for record in heads):
                 return ""
         except CorruptJournal:
             return ""
@@ -222,20 +222,8 @@ def tobis_in_journals(layout: Layout, ids: Collection[str]) -> dict[str, Obi]:
     return found
 
 
-def _heads(journal: JournalFile) -> Iterator[RunStart | RunEnd | DataSetRead]:
-    """The records of a journal about the run as a whole."""
-    for batch in read_batches(journal.path):
-        for line in batch.lines:
-            if line.startswith(_HEADS):
-                record = decode(line, f"{journal.path}, batch {batch.n}")
-                if isinstance(record, (RunStart, RunEnd, DataSetRead)):
-                    yield record
-
-
-def _tists(record: RunStart | RunEnd | DataSetRead) -> set[int]:
-    if isinstance(record, RunStart):
-        return {record.tist, record.data_set}
-    return {record.data_set.tist} if isinstance(record, DataSetRead) else set()
+def _tists(record: RunStart | DataSetRead) -> set[int]:
+    return {record.tist, record.data_set} if isinstance(record, RunStart) else {record.data_set.tist}
 
 
 def _position(catalogue: Catalogue) -> Position:
@@ -257,8 +245,7 @@ def _check(files: Sequence[JournalFile], position: Position, meter: Meter) -> tu
             _linked(journal, batch, head)
             head = batch.sha256
             known |= head == position.head
-            for line in batch.lines:
-                record = decode(line, f"{journal.path}, batch {batch.n}")
+            for record in all_records_in(batch, journal.path):
                 known |= isinstance(record, Fork) and record.lost.sha256 == position.head
             lines += len(batch.lines)
             meter.at(lines, f"run {journal.tist}")
@@ -271,6 +258,7 @@ def _linked(journal: JournalFile, batch: JournalBatch, head: str) -> None:
         raise BrokenChain(
             f"{journal.path}: batch {batch.n} does not follow the one before it: a journal is missing or was replaced",
             hint="'archec check' shows which; 'archec verify --repair-from COPY' restores good ones from a second copy",
+            path=journal.path,
         )
 
 
@@ -295,13 +283,13 @@ def _follow(
                     raise BrokenChain(
                         f"{journal.path}: batch {batch.n} is not the one that the catalogue {catalogue.url} knows",
                         hint=f"one of the two was replaced: 'archec check' compares; {_OLDER}",
+                        path=journal.path,
                     )
                 continue
             _linked(journal, batch, head)
             head = batch.sha256
-            records: list[Record] = [decode(line, f"{journal.path}, batch {batch.n}") for line in batch.lines]
             reached = Position(journal.tist, batch.n, batch.stamp, batch.sha256, end.until if end is not None else 0)
-            write(catalogue, changes_of(records, reached, catalogue))
+            write(catalogue, changes_of(all_records_in(batch, journal.path), reached, catalogue))
             applied += 1
             lines += len(batch.lines)
             meter.at(lines, f"run {journal.tist}")

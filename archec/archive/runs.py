@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from archec.archive.commit import CommitItem, Committer, committing
+from archec.archive.journal import records, records_in
 from archec.archive.opening import Archive
 from archec.archive.recovery import LastRun
 from archec.archive.report import Report, Totals, kept_bytes
@@ -23,15 +24,14 @@ from archec.archive.retracted_visits import conclude_without
 from archec.archive.revision import evidence_of, judge_again
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Run
-from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart, decode
+from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, CatalogueError, LockHeld, RetractedDataSet, UsageError
 from archec.store.durable import atomic_write
-from archec.store.journal_reader import JournalBatch, JournalFile, read_batches
+from archec.store.journal_reader import read_batches
 from archec.tist import MAX_TIST
 
 _PAGE = 50
-_COUNTED = (b'{"type":"obi"', b'{"type":"end"')
 
 
 def newest_first(catalogue: Catalogue, before: int = MAX_TIST + 1) -> Iterator[Run]:
@@ -73,16 +73,16 @@ def recounted(last: LastRun, start: RunStart) -> Report:
     for batch in read_batches(last.journal.path):
         until = batch.stamp
         since = since or until
-        for record in _records(batch, last.journal):
+        for record in records_in(batch, last.journal.path, ObiChange, RunEnd):
             if isinstance(record, RunEnd):
                 since, requests, stored = until, 0, 0
             elif start.kind == "retract":
                 continue
-            elif record.kind == "fobi":
+            elif isinstance(record, ObiChange) and record.kind == "fobi":
                 report.visited(record)
                 requests += 1
                 stored += kept_bytes(record)
-            elif not last.merged:
+            elif isinstance(record, ObiChange) and not last.merged:
                 _add_tobi(report, record)
     report.requests += requests
     report.fetched_bytes += stored
@@ -91,14 +91,6 @@ def recounted(last: LastRun, start: RunStart) -> Report:
         phase = "files" if report.merged else "templates"
         report.seconds[phase] = report.seconds.get(phase, 0.0) + until - since
     return report
-
-
-def _records(batch: JournalBatch, journal: JournalFile) -> Iterator[ObiChange | RunEnd]:
-    for line in batch.lines:
-        if line.startswith(_COUNTED):
-            record = decode(line, f"{journal.path}, batch {batch.n}")
-            if isinstance(record, (ObiChange, RunEnd)):
-                yield record
 
 
 def _add_tobi(report: Report, change: ObiChange) -> None:
@@ -163,12 +155,7 @@ def _touched(last: LastRun) -> Iterator[str]:
 
 
 def _changes(last: LastRun) -> Iterator[ObiChange]:
-    for batch in read_batches(last.journal.path):
-        for line in batch.lines:
-            if line.startswith(b'{"type":"obi","kind":"tobi"'):
-                record = decode(line, f"{last.journal.path}, batch {batch.n}")
-                if isinstance(record, ObiChange):
-                    yield record
+    return records(last.journal.path, ObiChange, obis="tobi")
 
 
 def _message_of(last: LastRun) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.archive.absence import Evidence
+from archec.archive.journal import records
 from archec.archive.revision import evidence_of
 from archec.audit.disk import judge
 from archec.audit.expected import (
@@ -37,12 +38,12 @@ from archec.audit.last_checked import Memory, Part
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import ObiChange, decode
+from archec.catalogue.records import ObiChange
 from archec.digest import Digests
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.ids import file_name, is_url, slash_variant
 from archec.store.directories import Directories
-from archec.store.journal_reader import JournalBatch, journals, read_batches
+from archec.store.journal_reader import JournalBatch, journals
 from archec.store.layout import RUNS, Layout
 from archec.store.reader import Chain, follow
 from archec.workers.pool import Pool
@@ -270,12 +271,8 @@ def _doubtful_in(layout: Layout, run: int) -> Iterator[str]:
     for journal in journals(layout):
         if journal.tist == run:
             with suppress(CorruptJournal):  # whoever reads the journals for an audit reports it
-                for batch in read_batches(journal.path):
-                    for line in batch.lines:
-                        if line.startswith(_FOBI) and _DOUBTFUL in line:
-                            record = decode(line, journal.path.name)
-                            if isinstance(record, ObiChange) and record.drop:
-                                yield record.id
+                doubtful = records(journal.path, ObiChange, obis="fobi", words=(b'"outcome":"doubtful"',))
+                yield from (record.id for record in doubtful if record.drop)
 
 
 def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objection) -> Finding:
@@ -293,7 +290,6 @@ def _finding(code: str, entry: Entry, path: str, message: str, found: str = "") 
     return Finding(code, path, message, entry.tist, entry.id, entry.sha256, found)
 
 
-_DOUBTFUL = b'"outcome":"doubtful"'
 _WEIGHT = 2000
 """Lines in a chunk; one of a fobi counts as many, its file being larger."""
 _FOBI_WEIGHT = 30

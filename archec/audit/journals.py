@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from archec.archive.journal import records_in
 from archec.archive.recovery import not_of_this_store
 from archec.audit.disk import OutOfPlace
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
-from archec.catalogue.records import RunStart, decode
+from archec.catalogue.records import RunStart
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
 from archec.redif.problems import shown
 from archec.store.durable import failure, is_temp, storage_errors
 from archec.store.journal_reader import JOURNAL_NAME, NO_BATCH, JournalBatch, JournalFile, Scanner, journals
 from archec.store.journal_writer import same_text
 from archec.store.layout import RUNS, Layout
-
-_RUN = b'{"type":"run"'
 
 KEPT = ("journal-damaged", "journal-missing", "journal-chain")
 """Codes of the findings that :class:`Journals` keeps, also those from opening the archive."""
@@ -101,7 +101,7 @@ class Journals:
             for batch in scanner.batches():
                 if last is not None and batch.n > last:
                     return
-                if batch.n == 1 and (told := _run_in(batch)) not in (0, journal.tist):
+                if batch.n == 1 and (told := _run_in(batch, journal.path)) not in (0, journal.tist):
                     self._replaced.pop(path, None)
                     message = f"says that it is the journal of run {told}"
                     self.unread[path] = Finding("journal-misnamed", path, message)
@@ -162,13 +162,9 @@ class Journals:
             head, before, batch = ends.head, journal.tist, ends.batches
 
 
-def _run_in(batch: JournalBatch) -> int:
+def _run_in(batch: JournalBatch, path: Path) -> int:
     """The run of which a journal's first batch says that it is its journal; 0 if it does not say so."""
-    for line in batch.lines:
-        if line.startswith(_RUN):
-            record = decode(line, f"batch {batch.n}")
-            return record.tist if isinstance(record, RunStart) else 0
-    return 0
+    return next((record.tist for record in records_in(batch, path, RunStart)), 0)
 
 
 def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> int:

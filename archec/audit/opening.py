@@ -116,17 +116,12 @@ def _catch_up(archive: Audited, catalogue: Catalogue) -> None:
 def _about_journal(archive: Audited, error: CorruptArchive) -> Finding:
     """The finding for what kept the catalogue from following the journals."""
     code = "journal-chain" if isinstance(error, BrokenChain) else "journal-damaged"
-    files = journals(archive.layout)
     if isinstance(error, CorruptJournal):
-        starts = {f"{RUNS}/{journal.path.name}": (f"{journal.path}:", f"{journal.path},") for journal in files}
-        path = next((path for path, start in starts.items() if error.message.startswith(start)), RUNS)
-        return Finding(code, path, _text(error))
+        return Finding(code, f"{RUNS}/{error.path.name}" if error.path is not None else RUNS, _text(error))
     # The catalogue contains more than the journal of its last run, which is damaged or missing.
     run = archive.position.run
-    for journal in files:
-        if journal.tist == run:
-            return Finding(code, f"{RUNS}/{journal.path.name}", _text(error))
-    return Finding("journal-missing", f"{RUNS}/{run}.jsonl.gz", _text(error))
+    there = next((journal.path.name for journal in journals(archive.layout) if journal.tist == run), "")
+    return Finding(code if there else "journal-missing", f"{RUNS}/{there or f'{run}.jsonl.gz'}", _text(error))
 
 
 def _text(error: CorruptArchive | CatalogueError) -> str:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from archec.archive.journal import records_in
 from archec.archive.opening import Archive, scratch_folder
 from archec.audit.disk import judge
 from archec.audit.expected import Entry
@@ -21,7 +22,7 @@ from archec.audit.findings import Finding
 from archec.audit.journals import Gap
 from archec.audit.quarantine import set_aside
 from archec.catalogue.model import Position, Run
-from archec.catalogue.records import RunEnd, RunStart, decode
+from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
 from archec.digest import Digests
 from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from archec.audit.copies import Copy  # imports an HTTP client, which is rarely needed
 
 _BY_COPY = frozenset({"missing", "corrupt", "unreadable", "not-a-file", "link-escapes", "link-dangling"})
-_HEADS = (b'{"type":"run"', b'{"type":"end"')
 _FAN = re.compile(r"[0-9a-f]{2}")
 
 
@@ -209,10 +209,10 @@ class Repair:
         """The sha256 of the last batch of a run's journal, as the journal after it says; empty if none says so."""
         after = next((one for one in journals(self._layout) if one.tist > tist), None)
         first = next(_readable(after.path), None) if after is not None else None
-        if after is None or first is None or not first.lines:
+        if after is None or first is None:
             return ""
-        start = decode(first.lines[0], f"batch {first.n}")
-        return first.prev if isinstance(start, RunStart) and start.tist == after.tist else ""
+        start = next(records_in(first, after.path, RunStart), None)
+        return first.prev if start is not None and start.tist == after.tist else ""
 
     def _placed(self, candidate: Path, ours: Path | None, why: Finding) -> str:
         runs, disk = self._layout.runs, self._disk
@@ -256,15 +256,13 @@ def journal_objection(
             mine, last = next(readable, None), batch.sha256
             if mine is not None and (mine.stamp, mine.lines) != (batch.stamp, batch.lines):
                 return f"its batch {batch.n} is not the one that is held"
-            for line in batch.lines:
-                if line.startswith(_HEADS):
-                    record = decode(line, f"batch {batch.n}")
-                    if isinstance(record, RunEnd):
-                        state = record.state
-                    elif isinstance(record, RunStart):
-                        started = True
-                        if record.tist != tist:
-                            return f"it is the journal of run {record.tist}"
+            for record in records_in(batch, copy, RunStart, RunEnd):
+                if isinstance(record, RunEnd):
+                    state = record.state
+                elif isinstance(record, RunStart):
+                    started = True
+                    if record.tist != tist:
+                        return f"it is the journal of run {record.tist}"
             if not at_position and batch.n == position.batch:
                 if batch.stamp != position.stamp or (position.head and batch.sha256 != position.head):
                     return f"its batch {batch.n} is not the one that the catalogue knows"

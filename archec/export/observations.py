@@ -20,11 +20,12 @@ from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
 from archec.archive.absence import Evidence
 from archec.archive.conclusions import last_seen
+from archec.archive.journal import records_in
 from archec.archive.observing import state, states
 from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
-from archec.catalogue.records import ObiChange, decode
+from archec.catalogue.records import ObiChange
 from archec.export.units import Unit, tobis_of
 from archec.ids import target_uri
 from archec.store.durable import storage_errors
@@ -39,7 +40,6 @@ _CHUNK = 500
 _MAX_HOPS = 64
 _MAX_KNOWN = 1_000_000
 """Maximum number of redirect targets that are remembered, so that they are not looked up again."""
-_FOBI = b'{"type":"obi","kind":"fobi"'
 _SAME = (b'"outcome":"same"', b'"outcome":"not-modified"')
 _NO_TARGET = "0" * 16
 _TLS = 32
@@ -115,9 +115,8 @@ def collect_visits(
             for batch in read_batches(journal.path):
                 if (journal.tist, batch.n) > (position.run, position.batch):
                     break
-                for line in batch.lines:
-                    if line.startswith(_FOBI) and any(word in line for word in _SAME):
-                        _add(found, decode(line, f"{journal.path}, batch {batch.n}"))
+                for record in records_in(batch, journal.path, ObiChange, obis="fobi", words=_SAME):
+                    _add(found, record)
                 lines += len(batch.lines)
                 reported(lines)
         with storage_errors(path), open(path, "wb") as file:
@@ -213,9 +212,9 @@ def hash_of(url: str) -> str:
     return xxh3_64_hexdigest(url.encode("utf-8", "surrogatepass"))
 
 
-def _add(found: SortedLines, record: object) -> None:
-    visit = record.visit if isinstance(record, ObiChange) and not record.put else None
-    if isinstance(record, ObiChange) and visit is not None and visit.outcome in ("same", "not-modified"):
+def _add(found: SortedLines, record: ObiChange) -> None:
+    visit = record.visit if not record.put else None
+    if visit is not None and visit.outcome in ("same", "not-modified"):
         flag = "m" if visit.outcome == "not-modified" else "s"
         target = hash_of(visit.target) if visit.target else _NO_TARGET
         tls = f"{visit.tls:{_TLS}.{_TLS}}"

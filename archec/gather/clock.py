@@ -16,9 +16,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from archec.archive.journal import records_in
 from archec.archive.opening import Archive
 from archec.archive.report import HostFigures
-from archec.catalogue.records import ClockReading, RunStart, decode
+from archec.catalogue.records import ClockReading, RunStart
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.store.journal_reader import JournalFile, read_batches
@@ -83,9 +84,9 @@ def _iso(moment: float) -> str:
 def _reading_of(journal: JournalFile) -> ClockReading:
     """The clock recorded at the beginning of a run; else its tist."""
     for batch in islice(read_batches(journal.path), 1):
-        record = decode(batch.lines[0], str(journal.path)) if batch.lines else None
-        if isinstance(record, RunStart) and record.clock is not None:
-            return record.clock
+        for start in records_in(batch, journal.path, RunStart):
+            if start.clock is not None:
+                return start.clock
     return ClockReading(journal.tist)
 
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer
+from archec.archive.journal import records_in
 from archec.archive.opening import Archive, scratch_folder
 from archec.archive.recovery import LastRun, follow_until, last_run, rebuild
 from archec.archive.report import Report
@@ -17,7 +18,7 @@ from archec.catalogue.records import Fork, Link, RunEnd, RunStart, encode
 from archec.config import Config
 from archec.errors import UsageError
 from archec.progress import Meter
-from archec.proof.log import chain, forks_in
+from archec.proof.log import chain
 from archec.proof.seal import Seal
 from archec.store.journal_reader import NO_BATCH
 from archec.store.journal_writer import JournalWriter, tidy
@@ -68,7 +69,7 @@ def _kept(layout: Layout, lost: Link, meter: Meter) -> Link:
         here = Link(journal.tist, batch.n, batch.sha256)
         if here.sha256 == lost.sha256:
             raise UsageError(f"batch {lost.batch} of run {lost.run} exists: nothing is lost", hint=_GIVE)
-        if any(fork.lost == lost for fork in forks_in(batch)):
+        if any(fork.lost == lost for fork in records_in(batch, journal.path, Fork)):
             raise UsageError(
                 f"run {journal.tist} has already declared that", hint="'archec rebuild' rebuilds the catalogue"
             )

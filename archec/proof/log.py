@@ -11,15 +11,14 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from archec.catalogue.records import Fork, decode
+from archec.archive.journal import records_in
+from archec.catalogue.records import Fork
 from archec.errors import BrokenChain
 from archec.proof.merkle import Tree, leaf_hash
 from archec.proof.seal import Seal
 from archec.store.durable import atomic_write, storage_errors
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, read_batches
 from archec.store.layout import Layout
-
-_FORK = b'{"type":"fork"'
 
 
 class State(msgspec.Struct, frozen=True):
@@ -121,18 +120,9 @@ def hashed(layout: Layout, after: State | None = None) -> Iterator[State]:
         for line in batch.lines:
             tree.add(leaf_hash(line))
         runs = state.runs + (journal.tist != state.run)
-        peaks, batches, forks = tuple(tree.peaks), state.batches + 1, (*state.forks, *forks_in(batch))
-        state = State(journal.tist, batch.n, batch.sha256, tree.size, peaks, runs, batches, forks)
+        forks = (*state.forks, *records_in(batch, journal.path, Fork))
+        state = State(journal.tist, batch.n, batch.sha256, tree.size, tuple(tree.peaks), runs, state.batches + 1, forks)
         yield state
-
-
-def forks_in(batch: JournalBatch) -> Iterator[Fork]:
-    """The forks that a batch declares."""
-    for line in batch.lines:
-        if line.startswith(_FORK):
-            record = decode(line, f"batch {batch.n}")
-            if isinstance(record, Fork):
-                yield record
 
 
 def remembered(path: Path) -> State | None:

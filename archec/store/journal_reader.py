@@ -168,8 +168,12 @@ class Scanner:
         try:
             with open_plain(self._path) as file:
                 yield from self._scan(file)
+        except CorruptJournal as error:
+            error.path = self._path
+            raise
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise CorruptJournal(f"{self._path}: after byte {self.valid} of its text: {error}") from error
+            message = f"{self._path}: after byte {self.valid} of its text: {error}"
+            raise CorruptJournal(message, path=self._path) from error
         except OSError as error:
             raise failure(error, self._path) from error
 

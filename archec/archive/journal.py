@@ -1,0 +1,55 @@
+"""The records of journals: of each line only as much is read as is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct
+
+from archec.catalogue.model import Kind
+from archec.catalogue.records import Record, decode
+from archec.errors import CorruptJournal
+from archec.store.journal_reader import JournalBatch, read_batches
+
+_R = TypeVar("_R", bound=Struct)
+
+
+def records(path: Path, *kinds: type[_R], obis: Kind | None = None, words: Collection[bytes] = ()) -> Iterator[_R]:
+    """The records of these ``kinds`` in a journal, in its order, as :func:`records_in` has them. Raises
+    :class:`archec.errors.CorruptJournal` with file and batch."""
+    for batch in read_batches(path):
+        yield from records_in(batch, path, *kinds, obis=obis, words=words)
+
+
+def records_in(
+    batch: JournalBatch, path: Path, *kinds: type[_R], obis: Kind | None = None, words: Collection[bytes] = ()
+) -> Iterator[_R]:
+    """The records of these ``kinds`` in a batch of the journal at ``path``. Lines of other types are not decoded, nor
+    those of obis of another kind than ``obis``, nor, where ``words`` are given, those that contain none of them."""
+    starts = tuple(_start(kind, obis) for kind in kinds)
+    for line in batch.lines:
+        if line.startswith(starts) and (not words or any(word in line for word in words)):
+            record = _decoded(line, batch, path)
+            if isinstance(record, kinds):
+                yield record
+
+
+def all_records_in(batch: JournalBatch, path: Path) -> list[Record]:
+    """The records of all lines of a batch."""
+    return [_decoded(line, batch, path) for line in batch.lines]
+
+
+def _decoded(line: bytes, batch: JournalBatch, path: Path) -> Record:
+    try:
+        return decode(line, f"{path}, batch {batch.n}")
+    except CorruptJournal as error:
+        error.path = path
+        raise
+
+
+def _start(kind: type[Struct], obis: Kind | None) -> bytes:
+    """How a line of this kind begins, as the encoder writes it."""
+    tag = str(kind.__struct_config__.tag)
+    return f'{{"type":"{tag}","kind":"{obis}"'.encode() if obis and tag == "obi" else f'{{"type":"{tag}"'.encode()
