@@ -14,7 +14,7 @@ from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web.client import Attempt, Client, Flight
 from archec.web.h1 import AHEAD
-from archec.web.host_queues import GivenUp, HostQueue, HostQueues, QueuedTask
+from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
 from archec.web.outcome import BUSY, Outcome
 from archec.web.policy import Policy, Tuning
 from archec.web.robots import Robots, RobotsCache, Unknown
@@ -94,10 +94,8 @@ class Fetcher:
         """Sets the known state of a host: failures in a row, and seconds for which it must not be asked."""
         host = self._hosts.host(key)
         host.faults = faults
-        if wait > self._config.max_delay:
-            host.given_up = _asks_to_wait(host, wait, Outcome.SERVER_ERROR)
-        elif wait > 0:
-            self._hosts.pause(host, self._loop.time() + wait)
+        if wait > 0:
+            self._hosts.hold_off(host, wait, Outcome.SERVER_ERROR, self._loop.time())
 
     def submit(self, serial: int, task: FetchTask) -> None:
         """Takes a task; call ``start`` after a batch of them."""
@@ -298,14 +296,12 @@ class Fetcher:
         now = self._loop.time()
         if hop.status in BUSY:
             self._hosts.ease(host)
-        if hop.wait > self._config.max_delay:
-            reason = _asks_to_wait(host, hop.wait, outcome)
-            self._defer(self._hosts.give_up(host, reason), reason)
-        elif hop.wait:
-            self._hosts.pause(host, now + hop.wait)
+        dropped: list[QueuedTask] = []
+        if hop.wait:
+            dropped = self._hosts.hold_off(host, hop.wait, outcome, now)
         elif hop.status in BUSY:
             self._hosts.slow_down(host, now)
-        dropped = self._hosts.failed(host, GivenUp(outcome, hop.message))
+        dropped += self._hosts.failed(host, GivenUp(outcome, hop.message))
         queued.tries += 1
         if host.given_up is not None:
             self._defer(dropped, host.given_up)
@@ -325,7 +321,3 @@ class Fetcher:
     def _stop_storing(self, error: StorageFull | StorageFailed) -> None:
         self._open = False
         self._fatal(error)
-
-
-def _asks_to_wait(host: HostQueue, wait: float, outcome: Outcome) -> GivenUp:
-    return GivenUp(outcome, f"{host.key} asks to wait {wait:.0f} s")

@@ -208,6 +208,14 @@ class HostQueues:
         if host.address is not None:
             host.address.most = 1
 
+    def hold_off(self, host: HostQueue, wait: float, outcome: Outcome, now: float) -> list[QueuedTask]:
+        """The host asks to wait so many seconds (Retry-After): it pauses, or if that is longer than ``max_delay`` it is
+        given up; returns the tasks that are dropped."""
+        if wait > self._config.max_delay:
+            return self.give_up(host, GivenUp(outcome, f"{host.key} asks to wait {wait:.0f} s"))
+        self.pause(host, now + wait)
+        return []
+
     def failed(self, host: HostQueue, reason: GivenUp) -> list[QueuedTask]:
         """Counts a fault; the tasks that are dropped if this was one too many."""
         host.faults += 1
