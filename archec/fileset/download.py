@@ -4,8 +4,10 @@ interrupted."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import re
+import zlib
 from collections.abc import AsyncIterable, Mapping
 from concurrent.futures import Executor
 from functools import partial
@@ -36,6 +38,8 @@ _UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,18})")
 _MOST_ATTEMPTS = 1000
 """Requests for one file in one run. An attempt that brings 1 % more than all before it, or 1 MiB, is no failure."""
 _DROPPED = frozenset({"location", "link"})
+UNPACKED = "x-archive-orig-content-encoding"
+"""The header in place of the Content-Encoding with which a file came and without which it is kept."""
 PAGE = "text/html"
 """What is ``received`` in place of a file: a login, or an error, under status 200."""
 _PAGES = re.compile(r"\.(?:x?html?|aspx?|php)$", re.I)
@@ -217,6 +221,7 @@ class _Transfer:
         if self._temp.size or not told.isdecimal() or int(told[:18]) >= _BLOCK:
             self._of._ledger.note(self._download())
         most = self._file.size
+        slack = (most or 0) // 1000 + 1000 if self._is_packed else 0  # what gzip adds to bytes that are random
         loop, temp = asyncio.get_running_loop(), self._temp
         pieces: list[bytes] = []
         waiting = 0
@@ -230,7 +235,7 @@ class _Transfer:
                 self._of._progress.received(len(piece))
                 self._take(len(piece))
                 self._is_over = self._room.left < 0
-                if self._is_over or (most is not None and received > most):
+                if self._is_over or (most is not None and received > most + slack):
                     break
                 if waiting >= _BLOCK:
                     if writing is not None:
@@ -288,27 +293,25 @@ class _Transfer:
 
     async def _judge(self, temp: Temp) -> Fetched | NotFetched:
         """The outcome of a complete body."""
-        digests, file = temp.digests, self._file
-        sums = Checksums.of(digests)
+        file = self._file
         if self._is_over:
             return NotFetched(Status.TOO_LARGE_SIZE, "the data set exceeds its size limit")
-        status = mismatch(file, digests.size, sums)
-        if status is None and (other := other_checksum(file)) is not None:
-            loop, path = asyncio.get_running_loop(), self._path(temp)
-            if await loop.run_in_executor(self._of._threads, _digest_of, path, other[0]) != other[1]:
-                return NotFetched(Status.MISMATCH, f"{digests.size} bytes with another {other[0]} than {other[1]} came")
+        wrong = await self._wrong(temp)
+        if wrong is not None and self._is_packed and (unpacked := await self._unpacked(temp)) is not None:
+            temp, wrong = unpacked, None
+        digests, sums = temp.digests, Checksums.of(temp.digests)
         if not self._head and digests.size:  # what an earlier process left
             with open(self._path(temp), "rb") as stream:
                 self._head = stream.read(_HEAD)
         head, answer = self._head, self._answer
         kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
         told = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
-        proven = told and status is None
+        proven = told and wrong is None
         claimed = file.size is None and kind.startswith("text/") and bare_type(answer.content_type) == PAGE
         if (kind == PAGE or claimed) and not proven and not _is_page(file):
             return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "received a page instead of the file", PAGE)
-        if status is not None:
-            return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
+        if wrong is not None:
+            return wrong
         if bare_type(file.mimetype or "") not in ("", UNKNOWN):
             kind = sniff(head, file.mimetype or "", dict(answer.headers).get("content-encoding", ""))
         # A large file is brought to the disk here, in a thread: its batch would keep all downloads waiting.
@@ -325,6 +328,45 @@ class _Transfer:
         return Fetched(
             stored.temp, stored.size, sums, kind, answer.status, answer.headers, answer.terminal_url
         )  # fmt: skip
+
+    async def _wrong(self, temp: Temp) -> NotFetched | None:
+        """In what a body is not what the manifest says; None if it is."""
+        digests, sums = temp.digests, Checksums.of(temp.digests)
+        status = mismatch(self._file, digests.size, sums)
+        if status is not None:
+            return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
+        if (other := other_checksum(self._file)) is not None:
+            loop = asyncio.get_running_loop()
+            if await loop.run_in_executor(self._of._threads, _digest_of, self._path(temp), other[0]) != other[1]:
+                return NotFetched(Status.MISMATCH, f"{digests.size} bytes with another {other[0]} than {other[1]} came")
+        return None
+
+    @property
+    def _is_packed(self) -> bool:
+        """Whether the file came compressed, although no one asked for that."""
+        return dict(self._answer.headers).get("content-encoding", "").strip().lower() in ("gzip", "x-gzip")
+
+    async def _unpacked(self, temp: Temp) -> Temp | None:
+        """The file without its Content-Encoding, in place of ``temp``; None if that is not what the manifest says
+        either."""
+        size, loop = self._file.size, asyncio.get_running_loop()
+        most = size if size is not None else temp.size + self._room.left
+        plain = self._of._writer.temp(self._of._run, self._obi, sha1=True)
+        try:
+            unpacking = loop.run_in_executor(self._of._threads, _unpack, self._path(temp), plain, most)
+            is_it = await _finished(unpacking) and await self._wrong(plain) is None
+        except BaseException:
+            plain.discard()
+            raise
+        if not is_it:
+            plain.discard()
+            return None
+        self._take(plain.size - temp.size)
+        temp.discard()
+        self._temp, self._head = plain, b""
+        headers = ((UNPACKED if name == "content-encoding" else name, value) for name, value in self._answer.headers)
+        self._answer = replace(self._answer, headers=tuple(headers))
+        return plain
 
     def _note(self, sha256: str = "") -> None:
         """Records a file that is closed, and stays."""
@@ -386,6 +428,17 @@ def _validator(fields: Mapping[str, str]) -> str:
     """What binds a range to this body: a strong ETag, or a date; empty if it cannot be sent back."""
     etag, modified = fields.get("etag", ""), fields.get("last-modified", "")
     return next((one for one in (etag if etag.startswith('"') else "", modified) if one and one.isascii()), "")
+
+
+def _unpack(path: Path, plain: Temp, most: int) -> bool:
+    """Writes what is in a gzip file to ``plain``; whether it is whole, and not more than ``most`` bytes."""
+    try:
+        with gzip.open(path) as stream:
+            while plain.size <= most and (data := stream.read(_BLOCK)):
+                plain.write(data)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return plain.size <= most
 
 
 def _digest_of(path: Path, kind: str) -> str:

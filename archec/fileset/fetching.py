@@ -11,7 +11,7 @@ from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.fileset.checksums import Checksums, mismatch, read_whole
 from archec.fileset.context import Work
-from archec.fileset.download import Fetched, NotFetched, Room
+from archec.fileset.download import UNPACKED, Fetched, NotFetched, Room
 from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import Body, file_item
@@ -155,6 +155,8 @@ def _whole_file(
     extra = dict(file.extra or {})
     if file.md5 is not None and file.md5 != sums.md5:
         extra["platform_md5"] = file.md5
+    if packed := dict(body.headers).get(UNPACKED):
+        extra["content_encoding"] = packed
     theirs, ours = bare_type(file.mimetype or ""), body.mimetype
     if ours not in _GENERIC_TYPES and (theirs in _GENERIC_TYPES or _is_wrong(theirs, ours)):
         if file.mimetype:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gzip
 import hashlib
 import json
 import os
@@ -271,6 +272,42 @@ def endless(handler: Handler, data: bytes) -> None:
 def no_more(size: int, **headers: str) -> Behaviour:
     """The answer to a range that begins at the end of a file of this size."""
     return lambda handler, data: handler.answer(416, b"", **{"content-range": f"bytes */{size}", **headers})
+
+
+RANDOM = random.Random(7).randbytes(300_000)
+PACKED = gzip.compress(RANDOM)
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant", "status", "encoding"),
+    [
+        (PACKED, RANDOM, "success-file", "gzip"),
+        (gzip.compress(OLD[:100]) + gzip.compress(OLD[100:]), OLD, "success-file", "gzip"),
+        (PACKED, PACKED, "success-file", None),
+        (PACKED, bytes(300_000), "mismatch-size", None),
+        (gzip.compress(bytes(10**7)), RANDOM, "mismatch-size", None),
+        (PACKED[:-9], RANDOM, "mismatch-size", None),
+        (OLD, RANDOM, "mismatch-size", None),
+    ],
+)
+def test_a_file_that_came_compressed_is_what_the_manifest_says(
+    filesets: Filesets, platform: Platform, sent: bytes, meant: bytes, status: str, encoding: str | None
+) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    row = platform.bodies["/api/records/7"]["files"][0]
+    row |= {"size": len(meant), "checksum": f"md5:{hashlib.md5(meant).hexdigest()}"}
+    where = "/api/records/7/files/p/content"
+    platform.behaviours[where] = lambda handler, data: handler.answer(200, sent, **GZIP)
+    (result, *_) = filesets.ingest(url)
+    (file,) = result.manifest or ()
+    assert (result.status, (file.extra or {}).get("content_encoding")) == (status, encoding), result.message
+    if result.hit:
+        assert held(filesets, platform.url + where) == meant
+        with filesets.archive() as archive:
+            note = list(find(archive.catalogue, platform.url + where).notes.values())[-1]
+        assert dict(note.headers).get("content-encoding") == (None if encoding else "gzip")
+        assert filesets.ingest(url)[0].status == "success-existing"
+    assert not list(filesets.config.store_path.rglob("*.part"))
 
 
 @pytest.mark.parametrize(
