@@ -148,7 +148,7 @@ class Arguments:
         if not text:
             return default
         if not re.fullmatch(r"-?[0-9]{1,12}", text) or int(text) < least:
-            raise UsageError(f"{name}={text[:40]!r} is not a whole number of {least} or more")
+            raise UsageError(f"Invalid value for {name}= param: {text[:40]} is not a whole number of {least} or more")
         return int(text)
 
     def flag(self, name: str) -> bool:
@@ -181,7 +181,7 @@ def parse_query(
         raise UsageError(f"sort={sort[:40]!r} is not one of closest, reverse")
     output = take.one("output") or "cdxj"
     if output not in _OUTPUTS:
-        raise UsageError(f"output={output[:40]!r} is not one of {', '.join(_OUTPUTS)}")
+        raise UsageError(f"output={output[:40]} not supported; use {', '.join(_OUTPUTS)}")
     order: Order = "closest" if closest else "reverse" if sort == "reverse" or take.flag("reverse") else "ascending"
     wanted, colls = _sources(take.one("sources"))
     return Query(
@@ -276,7 +276,7 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
     if len(url) > MAX_URL:
         raise UsageError(f"url has more than {MAX_URL} characters")
     if named and named not in _MATCH_TYPES:
-        raise UsageError(f"matchType={named[:40]!r} is not one of {', '.join(_MATCH_TYPES)}")
+        raise UsageError(f"matchType={named[:40]} is not supported; use {', '.join(_MATCH_TYPES)}")
     match = named or "exact"
     if match == "exact" and url.startswith("*.") and len(url) > 2:
         match = "domain"
@@ -290,7 +290,16 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
 def key_of(url: str) -> str:
     """The key of a URL as people write it: the scheme may be missing. Also of a handle. Raises UsageError."""
     uri = uri_of(url)
-    return urlkey(uri) if not uri.lower().startswith(_OTHER_SCHEMES) else uri.lower()
+    if not uri.lower().startswith(_OTHER_SCHEMES):
+        return urlkey(uri)
+    return uri.lower() if handle_in(uri) else _other_key(uri)
+
+
+def _other_key(uri: str) -> str:
+    """The key of a URI that names no host, as pywb makes it of ``urn:pageinfo:http://example.org/``."""
+    path, _, query = uri.partition("#")[0].replace(" ", "%20").lower().partition("?")
+    arguments = "&".join(sorted(query.split("&")))
+    return path.removesuffix("/") + (f"?{arguments}" if arguments else "")
 
 
 def uri_of(url: str) -> str:
@@ -304,7 +313,7 @@ def uri_of(url: str) -> str:
             return target_uri(normalise(typed(text))[1])
         if not is_url(text) and (not _SCHEME.match(text) or _HOST_PORT.match(text)):
             text = f"http:{text}" if text.startswith("//") else f"http://{text}"
-        return normalise_url(text)
+        return normalise_url(text.replace(" ", "%20"))
     except (BadName, ArchecError) as error:
         raise UsageError(f"url={url[:200]!r} is not a URL") from error
 

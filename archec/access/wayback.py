@@ -70,7 +70,7 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
         raise UsageError(f"fl={unknown[0][:40]!r} is not a field")
     output = take.one("output")
     if output not in ("", "json", "text", "csv"):
-        raise UsageError(f"output={output[:40]!r} is not one of json, text")
+        raise UsageError(f"output={output[:40]} not supported; use json, text")
     resume = take.one("resumeKey")
     return query, Wanted(
         fields,

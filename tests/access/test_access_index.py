@@ -17,7 +17,7 @@ from access_support import client, configured, give_tokens, line, rows, serving,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.access.query import parse_query
+from archec.access.query import key_of, parse_query
 from archec.access.stamps import seconds
 from archec.ids import urlkey
 
@@ -189,9 +189,10 @@ def test_groups_and_sequences(get: httpx.Client) -> None:
         ("", 'The "url" param is required'),
         ("url=a.org&limit=-1", "limit"),
         ("url=a.org&limit=abc", "limit"),
-        ("url=a.org&matchType=most", "matchType"),
+        ("url=a.org&matchType=most", "matchType=most is not supported"),
         ("url=a.org&matchtype=prefix", "write matchType"),
-        ("url=a.org&output=xml", "output"),
+        ("url=a.org&output=xml", "output=xml not supported"),
+        ("url=a.org&page=x", "Invalid value for page= param: x"),
         ("url=a.org&closest=yesterday", "closest"),
         ("url=a.org&from=2x", "from"),
         ("url=a.org&sort=up", "sort"),
@@ -206,6 +207,20 @@ def test_bad_values_are_400_and_named(get: httpx.Client, query: str, told: str) 
     answer = get.get(f"/one/index?{query}")
     assert answer.status_code == 400
     assert told in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("http://www.Shop.org:80/a b", "org,shop)/a%20b"),
+        ("https://user:pw@shop.org:8443/p", "org,shop:8443)/p"),
+        ("urn:pageinfo:http://shop.org/", "urn:pageinfo:http://shop.org"),
+        ("urn:text:https://Shop.org/A b/?d=1&c=2#e", "urn:text:https://shop.org/a%20b?c=2&d=1"),
+        ("mailto:A@b.c", "mailto:a@b.c"),
+    ],
+)
+def test_urls_have_the_keys_that_pywb_makes(url: str, key: str) -> None:
+    assert key_of(url) == key
 
 
 def test_cdx_says_404_for_json_only(get: httpx.Client) -> None:
