@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
+from urllib.parse import quote
 
 from anyio import to_thread
 
@@ -68,7 +69,7 @@ class PrefixResolver:
         if self._is_url:
             if filename.startswith("/") or "://" in filename:
                 raise LoadFailed(f"the filename {filename[:100]!r} is refused")
-            return [Place(self._prefix + filename)]
+            return [Place(self._prefix + quote(filename, errors="surrogateescape"))]
         if not filename.startswith("/"):
             return [Place(os.path.join(self._prefix, filename))]
         if PurePosixPath(self._prefix) in PurePosixPath(filename).parents:

@@ -11,7 +11,8 @@ from archec.access.rows import NOWHERE, Row
 from archec.access.rules import Decision, Level, Rules, Subject, subject_of
 from archec.access.tokens import Right, Token
 
-_NO_ROW = Row(b"", "", "19700101000000", {"url": "http://none/"}, NOWHERE)
+NO_ROW = Row(b"", "", "19700101000000", {"url": "http://none/"}, NOWHERE)
+"""A row of nothing, to judge where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Viewer:
                 row = row.with_fields(access="withdrawn", **({"reason": decision.reason} if decision.reason else {}))
             yield row
         if is_empty:  # where there is nothing as much is looked up as where something is hidden
-            self.decide(_NO_ROW)
+            self.decide(NO_ROW)
 
     @property
     def _sees_withdrawn(self) -> bool:

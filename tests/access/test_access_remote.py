@@ -19,6 +19,7 @@ from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.errors import LoadFailed
+from archec.access.loading import PrefixResolver
 from archec.access.record import one_piece
 from archec.access.remote import filled, spooled
 
@@ -206,6 +207,7 @@ def test_redirects_are_judged_like_strangers(there: Archives, get: httpx.Client)
 
 def test_warc_files_elsewhere_are_read_by_ranges(get: httpx.Client) -> None:
     assert record(get.get(f"/warcs/resource?url={U}")).payload == b"near"
+    assert PrefixResolver("http://h/w").places("a/b c%2e%2e/x?y#z")[0].path == "http://h/w/a/b%20c%252e%252e/x%3Fy%23z"
 
 
 def test_collections_of_other_archives_are_named_in_the_query(get: httpx.Client, there: Archives) -> None:

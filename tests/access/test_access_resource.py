@@ -291,8 +291,9 @@ def test_methods_that_a_path_does_not_take(get: httpx.Client, path: str, methods
 
 def test_posts_are_looked_up_by_their_own_key(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "w" / "p.warc.gz")
-    crawl.response("http://p.org/?__wb_method=POST&a=1&b=two", S, b"posted")
-    write_index(tmp_path / "p.cdxj", crawl.close())
+    crawl.response("http://p.org/", S, b"posted")
+    posted = crawl.close()[0].replace(b"org,p)/ ", b"org,p)/?__wb_method=post&a=1&b=two ")
+    write_index(tmp_path / "p.cdxj", [posted])
     config = configured(tmp_path, "collections: {p: {index: p.cdxj, resource: ./w}}")
     give_tokens(config)
     with serving(config) as url, client(url) as get:
@@ -303,6 +304,9 @@ def test_posts_are_looked_up_by_their_own_key(tmp_path: Path) -> None:
         assert get.post("/p/resource?url=http://p.org/", data={"a": "2"}).status_code == 404
         assert get.post("/p/index?url=http://p.org/", data={"b": "two", "a": "1"}).text
         assert not get.post("/p/index?url=http://p.org/").text
+        row = rows(get.get("/p/index?url=p.org/*&output=json").text)[0]
+        at = {"Range": f"bytes={row['offset']}-{int(row['offset']) + int(row['length']) - 1}"}
+        assert get.get("/p/warc/p.warc.gz", headers=at).status_code == 206
 
 
 # -- our own archive --------------------------------------------------------------------------------
