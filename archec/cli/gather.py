@@ -147,6 +147,8 @@ def gather(
     if dry_run and resume and len(chosen) < 2:
         raise UsageError("--dry-run does not resume a run", hint="omit --resume")
     run = _Run(config, line, dry_run, as_json)
+    if repeated is not None and len(chosen) > 1:
+        raise UsageError("--repeated lists the handles of a single data set", hint="give only one")
     with meter_for() as meter:
         if len(chosen) > 1:
             code = _each(run, chosen, options, meter)

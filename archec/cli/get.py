@@ -17,7 +17,7 @@ from archec.archive.opening import Archive
 from archec.cli.common import WHEN, config_option, opened
 from archec.errors import BadName, NotHeld, UsageError
 from archec.ids import is_fileset, is_url, parse_fileset
-from archec.terminal.files import open_whole
+from archec.store.durable import open_whole
 from archec.terminal.output import TextOnly, Writable, note
 from archec.tist import MAX_TIST, iso
 from archec.units import human_size

@@ -15,8 +15,7 @@ from archec.errors import CorruptArchive, UsageError
 from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
 from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
 from archec.proof.seal import SealFile, read_seal
-from archec.store.durable import storage_errors
-from archec.terminal.files import open_whole
+from archec.store.durable import open_whole, storage_errors
 from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.tist import iso

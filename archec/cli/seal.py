@@ -11,9 +11,8 @@ from archec.config import load
 from archec.errors import UsageError
 from archec.proof.note import new_key
 from archec.proof.sealing import make_seal, origin_of
-from archec.store.durable import write_once
+from archec.store.durable import open_whole, write_once
 from archec.store.layout import open_store
-from archec.terminal.files import open_whole
 from archec.terminal.output import echo, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso

@@ -36,7 +36,7 @@ from archec.progress import Meter
 from archec.redif.files import Source
 from archec.redif.precedence import is_well_formed
 from archec.redif.problems import Problem
-from archec.store.durable import atomic_stream
+from archec.store.durable import open_whole
 from archec.store.interface import Placement
 from archec.store.writer import sweep_parts
 from archec.units import counted
@@ -194,7 +194,7 @@ class _Merging:
             workers=phase.workers, here=writing(*order), inline=_INLINE,
         )  # fmt: skip
         found = self._spool.found(reading.left_out)
-        with pool, atomic_stream(phase.repeated) if phase.repeated is not None else nullcontext() as listing:
+        with pool, open_whole(phase.repeated) if phase.repeated is not None else nullcontext() as listing:
             told = found if listing is None else _listed(found, self._spool, listing)
             known = phase.archive.catalogue.scan()
             if self._refused:

@@ -387,3 +387,19 @@ def atomic_stream(path: str | Path, *, mode: int | None = None, disk: Disk | Non
     with _taking_place(disk, where) as fd, storage_errors(where), open(fd, "wb", closefd=False) as file:
         os.fchmod(fd, _mode(fd, where) if mode is None else mode)
         yield file
+
+
+@contextmanager
+def open_whole(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+    """A file that gets its name at the end of the block, or not at all after an error.
+
+    ``mode`` is that of :func:`atomic_stream`. A device or a pipe (``/dev/null``) is written to
+    directly; for a link the target is replaced, not the link. Raises :class:`StorageFailed`.
+    """
+    with storage_errors(path):
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+            return
+    with atomic_stream(path.resolve(), mode=mode) as file:
+        yield file

@@ -362,3 +362,10 @@ def test_repeated_handles_are_listed(config: Config, tmp_path: Path) -> None:
             "RePEc:aaa:sss:1\t2\taaa/sss/3.rdf:4\taaa/sss/1.rdf:1\n"
             "RePEc:aaa:sss:2\t3\taaa/sss/2.rdf:4\taaa/sss/1.rdf:4\taaa/sss/2.rdf:1\n"
         )
+    expected = listed.read_bytes()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "stdout").symlink_to("pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    archec_inline(config, "gather", "--no-fetch", "--repeated", tmp_path / "stdout")
+    assert (os.read(reader, 1000), (tmp_path / "stdout").is_symlink()) == (expected, True), "as for /dev/stdout"
+    os.close(reader)
