@@ -1,25 +1,27 @@
 """The spool: a run's scratch database on disk, so that memory does not grow with the data set.
 
 It records where each template of the data set was seen, sorts by id, and holds the losses until they are accepted or
-held back. It is not durable: a killed run reads its data set again. No statement here sorts more than fits SQLite's
-page cache, because that would use the system's temporary files.
+held back. It is not durable: a killed run reads its data set again. No statement here sorts: SQLite would use the
+system's directory for temporary files, which is often small or in memory, and not that of the run.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
+
+import orjson
 
 from archec.errors import StorageFailed
 from archec.ids import host_of
 from archec.redif.precedence import rank
 from archec.sqlite import Database, Role
+from archec.store.sorting import SortedLines
 
 _SCHEMA = """
 CREATE TABLE seen (
@@ -37,6 +39,8 @@ _ROLE = Role("the scratch database of the run", StorageFailed)
 
 _IN = 500
 """Maximum number of parameters of one IN list."""
+_IN_MEMORY = 16 << 20
+"""Bytes of lines that are sorted in memory."""
 
 
 class SeenRow(NamedTuple):
@@ -100,6 +104,10 @@ class Loss(NamedTuple):
     id: str
 
 
+_Entry = tuple[str, int, bytes, str]
+"""An id, the number of a row that has it, the sha256 of its text, its place."""
+
+
 class Spool:
     """See the module. A context manager, which removes all of it at the end."""
 
@@ -117,11 +125,11 @@ class Spool:
                 self._db.executescript(
                     "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-8192;"
                 )
-                self._db.executescript(_SCHEMA + SORTED_SCHEMA)
+                self._db.executescript(_SCHEMA)
         except BaseException:
             self._file.close()
             raise
-        self._ids = SortedIds(self._db)
+        self._ids, self._rows = SortedLines(folder, in_memory=_IN_MEMORY), 0
         self._texts: dict[int, int] = {}
 
     def __enter__(self) -> Spool:
@@ -133,6 +141,7 @@ class Spool:
     def close(self) -> None:
         """Removes all of it."""
         self._file.close()
+        self._ids.close()
         for fd in self._texts.values():
             os.close(fd)
         self._texts.clear()
@@ -149,8 +158,10 @@ class Spool:
                 " digest = iif(excluded.read = 0 AND digest < excluded.digest, excluded.digest, digest)",
                 files,
             )
-            self._ids.inserted(len(rows), sum([len(row[0]) + len(row[4]) for row in rows]))
             self._db.execute("COMMIT")
+        for number, row in enumerate(rows, self._rows + 1):  # SQLite numbers them in the same way
+            self._ids.add(_line(row, number))
+        self._rows += len(rows)
 
     def superseded(self) -> frozenset[int]:
         """Members of a tarball that a later member of the same path replaces."""
@@ -188,24 +199,13 @@ class Spool:
 
     def found(self, superseded: frozenset[int]) -> Iterator[Found]:
         """The winner of each id, by id (:func:`archec.redif.precedence.rank`)."""
-        with self._file.translated():
-            last, sha256, place, row = "", b"", "", 0
-            others: list[int] = []
-            for obi, this_row, this_sha256, this_place in self._ids:
-                if obi == last:
-                    others.append(this_row)
-                    continue
-                if last:
-                    yield from self._winner(last, sha256, place, row, others, superseded)
-                last, sha256, place, row = obi, this_sha256, this_place, this_row
-                if others:
-                    others = []
-            if last:
-                yield from self._winner(last, sha256, place, row, others, superseded)
+        for _, same in groupby(map(_entry, self._ids), key=itemgetter(0)):
+            yield from self._winner(same, superseded)
 
-    def _winner(
-        self, obi: str, sha256: bytes, place: str, row: int, others: list[int], superseded: frozenset[int]
-    ) -> Iterator[Found]:
+    def _winner(self, same: Iterator[_Entry], superseded: frozenset[int]) -> Iterator[Found]:
+        """The winner of the entries of one id; none if all are superseded."""
+        obi, row, sha256, place = next(same)
+        others = [number for _, number, _, _ in same]
         if not others and not superseded:
             yield Found(obi, sha256, place, row)
             return
@@ -276,73 +276,13 @@ class Spool:
             ).fetchall()
 
 
-# -- sorting by id ----------------------------------------------------------------------------------
-
-SORTED_SCHEMA = """
-CREATE TABLE sorted (id TEXT NOT NULL, row INTEGER NOT NULL, sha256 BLOB NOT NULL, place TEXT NOT NULL);
-"""
-_MOST = 100_000
-_MOST_TEXT = 8_000_000
-"""Rows, and characters of their ids and places, of one sorted run: a quarter of the page cache at most."""
-_IN_MEMORY = 60_000
-"""Total number of entries in memory while runs are merged."""
-
-Entry = tuple[str, int, bytes, str]
-"""An id, the row of ``seen`` that has it, the sha256 of its text, its place."""
-
-_id = itemgetter(0)
+def _line(row: SeenRow, number: int) -> bytes:
+    """A row for sorting. Lines are in the order of ids, which may contain NUL, then in that of the rows' numbers."""
+    obi = row.id.encode().replace(b"\0", b"\0\xff")
+    return b"%s\0\0%015d %s %s" % (obi, number, row.sha256.hex().encode(), orjson.dumps(row.place))
 
 
-class SortedIds:
-    """The rows of the table ``seen`` by id; ``db`` holds it and the table of :data:`SORTED_SCHEMA`.
-
-    Rows are numbered from 1 on without a gap, in the order in which they were inserted. Sorted runs are written as rows
-    come in, and merged block by block while they are read. SQLite's own sorter would spill to the system's directory
-    for temporary files, which is often small or in memory; the size of a run's work directory is chosen by the
-    operator.
-    """
-
-    def __init__(self, db: sqlite3.Connection, *, most: int = _MOST) -> None:
-        self._db, self._most = db, most
-        self._rows = self._sorted = self._text = 0
-        self._runs: list[tuple[int, int]] = []
-
-    def inserted(self, rows: int, text: int) -> None:
-        """Reports inserted rows, and the characters in their ids and places; within the caller's transaction."""
-        self._rows += rows
-        self._text += text
-        if self._rows - self._sorted >= self._most or self._text >= _MOST_TEXT:
-            self._sort()
-
-    def _sort(self) -> None:
-        first, last = self._sorted + 1, self._rows
-        if first <= last:
-            self._db.execute(
-                "INSERT INTO sorted SELECT id, rowid, sha256, place FROM seen"
-                " WHERE rowid BETWEEN ? AND ? ORDER BY id, rowid",
-                (first, last),
-            )
-            self._runs.append((first, last))
-            self._sorted, self._text = last, 0
-
-    def __iter__(self) -> Iterator[Entry]:
-        """All rows that were inserted before."""
-        self._sort()
-        block = max(100, _IN_MEMORY // max(1, len(self._runs)))
-        cursors = [self._run(first, last) for first, last in self._runs]
-        heads: list[list[Entry]] = [cursor.fetchmany(block) for cursor in cursors]
-        while any(heads):
-            # Entries up to the smallest end of all blocks are complete.
-            until = min(head[-1][0] for head in heads if head)
-            ready: list[Entry] = []
-            for n, head in enumerate(heads):
-                end = bisect_right(head, until, key=_id)
-                ready += head[:end]
-                heads[n] = head[end:] if end < len(head) else cursors[n].fetchmany(block)
-            ready.sort(key=_id)
-            yield from ready
-
-    def _run(self, first: int, last: int) -> sqlite3.Cursor:
-        return self._db.execute(
-            "SELECT id, row, sha256, place FROM sorted WHERE rowid BETWEEN ? AND ? ORDER BY rowid", (first, last)
-        )
+def _entry(line: bytes) -> _Entry:
+    obi, _, rest = line.partition(b"\0\0")
+    number, sha256, place = rest.split(b" ", 2)
+    return obi.replace(b"\0\xff", b"\0").decode(), int(number), bytes.fromhex(sha256.decode()), orjson.loads(place)
