@@ -13,6 +13,7 @@ from archec.config import FetchConfig
 from archec.config.platforms import rate_of
 from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, host_of
 from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, Status
+from archec.text.sniff import bare_type
 from archec.web.door import EXPECTED, URL, Response, Sender, TooLarge, content, fault_of
 from archec.web.headers import raw_headers, wait_asked
 from archec.web.outcome import Outcome
@@ -20,6 +21,9 @@ from archec.web.robots import Rules, parse, product_token
 
 _MOST_BYTES = 100_000_000
 """Bytes of one answer; a manifest of 100,000 files has some 60 million."""
+_MOST_OF_PAGE = 20_000_000
+"""Bytes of a page for people: reading one takes some 0.2 s a million."""
+PAGE_TYPES = ("text/html", "application/xhtml+xml")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_HOPS = 10
 _BUSY = frozenset({429, 500, 502, 503, 504})
@@ -90,13 +94,16 @@ class Asker:
             raise PlatformHttpError(f"{question.url[:300]}: robots.txt does not allow it", status=Status.ROBOTS)
         named = helper if question.secret else None
         async with self.request(question.url, {"Accept": question.accept}, named, api=not question.page) as response:
+            kind, is_cut = bare_type(response.headers.get("content-type", "")), False
             try:
-                body = await content(response, _MOST_BYTES)
+                body = await content(response, _MOST_OF_PAGE if "html" in question.accept else _MOST_BYTES)
             except TooLarge as error:
-                raise _http_error(question.url, error) from error
+                if "html" not in question.accept or kind in ("", *PAGE_TYPES):
+                    raise _http_error(question.url, error) from error
+                body, is_cut = b"", True
             fields = {name: value for name, value in raw_headers(response.headers.raw).items() if name != "location"}
             fields["link"] = response.headers.get("link", "")  # whole: a list of files may be long
-            return PlatformAnswer(str(response.url), response.status_code, fields, body)
+            return PlatformAnswer(str(response.url), response.status_code, fields, body, is_cut)
 
     def _secret(self, helper: FilesetPlatformHelper | None, url: str) -> dict[str, str]:
         """The header with a platform's token, for URLs of its own hosts and its API only."""

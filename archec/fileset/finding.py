@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 from msgspec.structs import replace
 
 from archec.errors import BadName
+from archec.fileset.asking import PAGE_TYPES
 from archec.fileset.checksums import Checksums
 from archec.fileset.context import Found, Work
 from archec.fileset.fields import clean
@@ -37,7 +38,6 @@ from archec.fileset.status import (
 from archec.ids import is_fileset, is_url, parse_fileset
 from archec.text.sniff import bare_type
 
-_PAGE_TYPES = ("text/html", "application/xhtml+xml")
 _DOI = re.compile(r"(?:doi:\s*|https?://(?:dx\.|www\.)?doi\.org/)?(10\.[0-9]{4,9}/\S+)", re.I)
 _HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)([0-9][0-9.]*/\S+)", re.I)
 
@@ -57,10 +57,10 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
     if found.helper is None:
         page = await _landing(work, found.url)
         if page.status == 200:
-            found.landing = page
-            if page.body and not _is_page(page):
-                found.item = _direct(work, found)
+            if page.is_cut or (page.body and not _is_page(page)):
+                found.item = _direct(work, found, page.url)
                 return
+            found.landing = page
         resource = Resource(page.url, page.status, page.headers, page.body)
         found.helper = work.registry.match(asked, resource)
         if found.helper is None or (found.helper.name == GenericHelper.name and not page.body):
@@ -91,7 +91,7 @@ async def landing_page(work: Work, found: Found) -> PlatformAnswer | None:
     """The landing page; None if it cannot be had."""
     with suppress(FilesetProblem):
         page = await _landing(work, found.url)
-        return page if page.status == 200 else None
+        return page if page.status == 200 and not page.is_cut else None
     return None
 
 
@@ -116,20 +116,18 @@ def _unmatched(work: Work, page: PlatformAnswer) -> FilesetProblem:
 
 def _is_page(answer: PlatformAnswer) -> bool:
     kind = bare_type(answer.headers.get("content-type", ""))
-    return kind in _PAGE_TYPES or (not kind and answer.body[:500].lstrip()[:1] == b"<")
+    return kind in PAGE_TYPES or (not kind and answer.body[:500].lstrip()[:1] == b"<")
 
 
 def _tried(work: Work) -> str:
     return "tried " + ", ".join(helper.name for helper in work.registry.helpers if helper.config.enabled)
 
 
-def _direct(work: Work, found: Found) -> FilesetPlatformItem:
-    """The item that is a data file itself. Raises NoPlatformMatch where that was not asked for."""
-    landing = found.landing
-    url = landing.url if landing is not None else found.url
+def _direct(work: Work, found: Found, url: str) -> FilesetPlatformItem:
+    """The item that is a data file itself, to which redirects led at ``url``. Raises NoPlatformMatch where that was not
+    asked for."""
     if not work.options.direct:
         raise NoPlatformMatch(f"{found.url[:300]}: is a file, not a page; --direct ingests it; {_tried(work)}")
-    found.landing = None
     path, _, query = public_url(url).partition("://")[2].partition("?")
     domain, _, work_id = path.partition("/")
     name = work_id.rpartition("/")[2] or domain

@@ -31,7 +31,7 @@ _MARKS = re.compile("[?;#@]")
 """What a URL has that holds a secret."""
 _NOT_IN_NAMES = re.compile("[^a-z0-9]+")
 _URL = re.compile(r"(?i:https?)://[^\s'\"<>]*[^\s'\"<>:,;.)]")
-_PAIR = re.compile(r"([?&;]|&amp;)?(?<![A-Za-z0-9_.%-])([A-Za-z0-9_.%-]{2,80})=([^&;\"'\s<>\\]+)")
+_PAIR = re.compile(r"(?<![A-Za-z0-9_.%-])([A-Za-z0-9_.%-]{2,80})=([^&;\"'\s<>\\]+)")
 _ENCODED = re.compile(r"((?:%3F|%26|%3B)([A-Za-z0-9_.-]{2,80})%3D)((?:(?!%26|%3B|%23)[^&;\"'\s<>\\])+)", re.I)
 _QUOTED = re.compile(
     r"(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]{2,80})([\"']?\s{0,9}[:=]\s{0,9})"
@@ -162,13 +162,16 @@ def _without_parameters(part: str, is_cut: Callable[[str], bool]) -> str:
 def _without_pairs(text: str) -> str:
     if _EQUALS.search(text) is None:
         return text
-    text = _HEADER.sub(r"\1", _QUOTED.sub(_public_quoted, text))
+    text = _QUOTED.sub(_public_quoted, text)
+    if "authorization" in text.lower():
+        text = _HEADER.sub(r"\1", text)
     return _ENCODED.sub(_without_encoded, _PAIR.sub(_without_value, text))
 
 
 def _without_value(found: re.Match[str]) -> str:
-    cut = _signs(found[2]) if found[1] else is_secret(found[2])
-    return found[0][: len(found[0]) - len(found[3])] if cut else found[0]
+    is_in_query = found.string[max(found.start() - 1, 0)] in "?&;"
+    cut = _signs(found[1]) if is_in_query else is_secret(found[1])
+    return f"{found[1]}=" if cut else found[0]
 
 
 def _without_encoded(found: re.Match[str]) -> str:

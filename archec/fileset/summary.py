@@ -18,7 +18,7 @@ from archec.fileset.context import Found, Work
 from archec.fileset.lookup import capture_of
 from archec.fileset.manifest import is_whole
 from archec.fileset.model import IngestRequest
-from archec.fileset.pages import meta_of
+from archec.fileset.pages import Page
 from archec.fileset.platforms.base import PlatformAnswer
 from archec.fileset.records import Body, file_item, manifest_of, unkept_items
 from archec.fileset.redaction import public_body, public_text, public_url
@@ -258,7 +258,7 @@ _MOST_NAMES = 1000
 def html_biblio(body: bytes) -> dict[str, Any] | None:
     """What a page's meta elements say of the work; None if they say nothing."""
     found: dict[str, Any] = {}
-    for name, content in meta_of(body):
+    for name, content in Page(body).meta():
         key = _BIBLIO.get(name.lower().replace("dcterms.", "dc."))
         if key == "contrib_names":
             names = found.setdefault(key, [])

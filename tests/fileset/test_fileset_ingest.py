@@ -37,7 +37,7 @@ from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
-from archec.fileset import run
+from archec.fileset import asking, run
 from archec.fileset.lookup import find_fileset, read_manifest
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.result import IngestResult
@@ -650,6 +650,24 @@ def test_a_file_asked_for_itself_needs_direct(filesets: Filesets, platform: Plat
     result = filesets.ingest(url, direct=True)[0]
     assert (result.status, result.platform_name, result.ingest_strategy) == ("success-file", "direct", "web-file")
     assert held(filesets, url) == b"a,b\n1,2\n"
+
+
+def test_no_more_is_read_of_a_page_than_a_page_has(
+    filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A larger one has no part in the rest of an ingest; a larger file of another type is none."""
+    monkeypatch.setattr(asking, "_MOST_OF_PAGE", 100_000)
+    platform.files["/large.bin"] = bytes_of("large", 10**6)
+    url = f"{platform.url}/large.bin"
+    assert filesets.ingest(url)[0].status == "no-platform-match"
+    result = filesets.ingest(url, direct=True)[0]
+    assert (result.status, result.total_size, result.terminal) == ("success-file", 10**6, None)
+    page = platform.bodies["/large"] = b'<html><link rel="item" href="' + b"a" * 10**6
+    assert filesets.ingest(f"{platform.url}/large")[0].status == "body-too-large"
+    url = zenodo(platform, 7, {"p": 10})
+    platform.bodies["/records/7"] = page
+    result = filesets.ingest(url)[0]
+    assert (result.status, result.terminal) == ("success-file", None)
 
 
 def test_a_page_that_describes_its_data_is_the_last_resort(filesets: Filesets, platform: Platform) -> None:

@@ -8,12 +8,16 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import fileset_samples as made
 import pytest
 from fileset_samples import answering, item_of, sample
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from archec.config.platforms import PlatformConfig
+from archec.fileset import pages
 from archec.fileset.checksums import other_checksum
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
@@ -501,6 +505,26 @@ def test_hostile_links_take_linear_time(piece: str) -> None:
     data = {"@type": "Dataset", "distribution": [{"contentUrl": "/p", "contentSize": size}]}
     generic(page(f'<script type="application/ld+json">{json.dumps(data)}</script>'.encode()))
     assert time.process_time() - began < 5
+
+
+ATTRIBUTES = st.sampled_from(("name", "content", "rel", "href", "type", "profile"))
+
+
+@given(st.sampled_from(("meta", "link")), ATTRIBUTES, st.sampled_from(("a", "item ", "&amp;", "/", "a=")))
+@settings(max_examples=50, deadline=None)
+def test_an_element_with_an_endless_attribute_is_left_out(tag: str, attribute: str, piece: str) -> None:
+    """Nothing reads more of a page than its parser, which does so once, whatever is in it."""
+    others = {"name": "citation_title", "content": "Prices", "rel": "item", "href": "/p.csv"}
+    element = " ".join([tag, *(f'{name}="{value}"' for name, value in {**others, attribute: piece * 10**5}.items())])
+    body = f'<title>Prices</title><{element}><link rel="item" href="/q.csv">'.encode()
+    with mock.patch.object(pages.html, "document_fromstring", wraps=pages.html.document_fromstring) as parsing:
+        files = generic(page(body)).manifest or []
+        found = pages.Page(body)
+    assert parsing.call_count == 2
+    is_read = {"meta": ("name", "content"), "link": ("rel", "href", "type", "profile")}[tag]
+    whole = attribute not in is_read
+    assert [file.path for file in files] == ["p.csv"] * (whole and tag == "link") + ["q.csv"]
+    assert len(list(found.meta())) == (whole and tag == "meta")
 
 
 # -- matching -------------------------------------------------------------------------------------

@@ -45,12 +45,14 @@ class Question(Struct, frozen=True):
 
 
 class PlatformAnswer(Struct, frozen=True):
-    """What came: the URL to which redirects led, status, headers (lower-case names), bytes."""
+    """What came: the URL to which redirects led, status, headers (lower-case names), bytes. ``is_cut``: it is a large
+    file in place of a page, and its bytes were not read."""
 
     url: str
     status: int
     headers: Mapping[str, str] = {}
     body: bytes = b""
+    is_cut: bool = False
 
     def json(self) -> Field:
         """The JSON in it; raises what its status means, PlatformError if it is no JSON."""

@@ -20,7 +20,7 @@ from archec.fileset import fields
 from archec.fileset.checksums import Checksums, checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
-from archec.fileset.pages import json_ld_of, link_elements_of, objects_of, title_of
+from archec.fileset.pages import Page, objects_of
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     PlatformAnswer,
@@ -72,18 +72,18 @@ class GenericHelper(FilesetPlatformHelper):
         if resource is None:
             raise NoPlatformMatch("there is no landing page")
         url = resource.terminal_url
-        own = {"", _key(url), _key(request.base_url)}
+        page, own = Page(resource.body), {"", _key(url), _key(request.base_url)}
 
         def of_page(links: Iterable[TypedLink]) -> list[TypedLink]:
             return [link for link in links if _key(link.anchor) in own]
 
-        found = of_page([*links(resource.headers.get("link", ""), url), *_elements(resource.body, url)])
+        found = of_page([*links(resource.headers.get("link", ""), url), *_elements(page, url)])
         for link in found:
             if "linkset" in link.relations and link.parameters.get("type", "") in ("", *_LINK_SETS):
                 answer = yield Question(link.url, accept=", ".join(_LINK_SETS), secret=False, page=True)
                 found += of_page(_link_set(answer))
                 break
-        data = next((one for one in json_ld_of(resource.body) if _is_dataset(one)), None)
+        data = next((one for one in page.json_ld() if _is_dataset(one)), None)
         files = [_linked(link) for link in found if "item" in link.relations]
         if not files:
             files = [] if data is None else list(_distributed(data, url))
@@ -94,7 +94,7 @@ class GenericHelper(FilesetPlatformHelper):
             files = [] if data is None else list(_distributed(data, answer.url))
         if not files:
             raise NoPlatformMatch(f"{url[:300]}: not of a known platform, and the page lists no files of a data set")
-        name = (data["name"].text_or_none() if data is not None else None) or title_of(resource.body)
+        name = (data["name"].text_or_none() if data is not None else None) or page.title()
         parts = urlsplit(public_url(url))
         work = parts.path.strip("/") or "-"
         if parts.query:
@@ -122,9 +122,9 @@ def links(header: str, base: str) -> Iterator[TypedLink]:
             yield TypedLink(urljoin(base, match[1].strip()), relations, parameters, anchor)
 
 
-def _elements(page: bytes, base: str) -> Iterator[TypedLink]:
+def _elements(page: Page, base: str) -> Iterator[TypedLink]:
     """The ``link`` elements of a page."""
-    for element in link_elements_of(page):
+    for element in page.links():
         with suppress(ValueError):
             relations = frozenset(element.pop("rel").lower().split())
             yield TypedLink(urljoin(base, element.pop("href").strip()), relations, element)

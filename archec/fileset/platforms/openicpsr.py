@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 from archec.fileset.fields import tist_of
 from archec.fileset.model import IngestRequest, Resource
-from archec.fileset.pages import meta_of
+from archec.fileset.pages import Page
 from archec.fileset.platforms.base import FilesetPlatformHelper, Question, Questions, item_name
 from archec.fileset.status import (
     FilesetPlatformScopeError,
@@ -71,6 +71,6 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
 def _meta(body: bytes) -> dict[str, str]:
     """The first content of each name of a page's meta elements, names in lower case."""
     found: dict[str, str] = {}
-    for name, content in meta_of(body):
+    for name, content in Page(body).meta():
         found.setdefault(name.lower(), content)
     return found
