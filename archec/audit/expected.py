@@ -11,7 +11,6 @@ from collections.abc import Collection
 from itertools import islice
 from typing import NamedTuple
 
-import orjson
 from xxhash import xxh3_128_digest
 
 from archec.archive.absence import Evidence
@@ -19,6 +18,7 @@ from archec.archive.conclusions import judged
 from archec.catalogue.codec import history_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import ObiState
+from archec.catalogue.records import ObiChange, decode
 from archec.errors import CatalogueError, CorruptJournal
 from archec.history import History
 from archec.ids import is_fileset
@@ -116,30 +116,20 @@ def statement_of(line: bytes, where: str) -> Statement | None:
     return _parsed(line, where) if said else None
 
 
-def _parsed(line: bytes, where: str) -> Statement:
-    try:
-        value = orjson.loads(line)
-        obi, put, version = value["id"], value.get("put", {}), value.get("version")
-        kept = {int(raw): state for raw, state in value["kept"].items()} if value.get("kept") is not None else None
-        states: dict[int, str | None] = {}
-        for raw, state in put.items():
-            tist = int(raw)
-            if not 0 <= tist <= MAX_TIST or (state is not None and len(state) != 64):
-                raise ValueError(f"an entry {raw!r}: {state!r}")
-            states[tist] = state
-        if kept is not None and not all(0 <= tist <= MAX_TIST and len(state) == 64 for tist, state in kept.items()):
-            raise ValueError(f"bytes at {list(kept)!r}")
-        if type(obi) is not str or not obi:
-            raise ValueError("no id")
-        if version is None:
-            return Statement(obi, states, "", -1, "", "", kept)
-        size, notes = version["size"], value.get("notes", {})
-        target = next((note["target"] for note in notes.values() if "target" in note), "")
-        if type(size) is not int or size < 0 or type(target) is not str:
-            raise ValueError(f"a size of {size!r}, a target of {target!r}")
-        return Statement(obi, states, version["sha256"], size, target, version["md5"], kept)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptJournal(f"{where}: not a journal line: {error!r}") from error
+def _parsed(line: bytes, where: str) -> Statement | None:
+    record = decode(line, where)
+    if not isinstance(record, ObiChange):
+        return None
+    obi, put, kept, version = record.id, record.put, record.kept, record.version
+    for tist, state in (*put.items(), *(kept or {}).items()):
+        if not 0 <= tist <= MAX_TIST or (state is not None and len(state) != 64):
+            raise CorruptJournal(f"{where}: not a journal line: an entry {tist}: {state!r}")
+    if not obi or (version is not None and version.size < 0):
+        raise CorruptJournal(f"{where}: not a journal line: an empty id, or a negative size")
+    if version is None:
+        return Statement(obi, put, "", -1, "", "", kept)
+    target = next((note.target for note in record.notes.values() if note.target), "")
+    return Statement(obi, put, version.sha256, version.size, target, version.md5, kept)
 
 
 def key_of(path: str) -> bytes:

@@ -21,7 +21,7 @@ from archec.catalogue.records import HostNoted
 from archec.errors import ArchecError
 from archec.gather.bodies import Bodies, Received, declared
 from archec.gather.host_waits import HostTable, is_silent
-from archec.gather.plan import Feeder
+from archec.gather.plan import Feeder, task_for, unnamed_files
 from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, tags_in, tags_of
 from archec.gather.underway import Active, UnderWay, VisitLog
 from archec.gather.visits import Effect, RunTime, VisitResult, contradicts, doubtful, visit_for
@@ -48,8 +48,6 @@ _MOST_AGAIN = 200_000
 """Maximum number of files of given-up hosts that are retried in the same run; the rest in the next one."""
 _MOST_SILENT = 20_000
 """Maximum number of files that wait for the network; the others wait for the next run."""
-_NAMING, _MOST_NAMING = 50, 5000
-"""Number of tobis that are checked for whether one still mentions a file: at first, and at most."""
 _WAIT = 0.05
 _OUT_OF_STEP = "the connection was out of step"
 _ENDED = {
@@ -238,7 +236,7 @@ class FilePhase:
         if not urls:
             return
         fobis = self._catalogue.obis("fobi", urls)
-        unnamed = self._unnamed([url for url, fobi in fobis.items() if fobi.visit is not None])
+        unnamed = unnamed_files(self._catalogue, [url for url, fobi in fobis.items() if fobi.visit is not None])
         tasks: list[FetchTask] = []
         for url in urls:
             fobi = fobis.get(url, Obi(url, "fobi"))
@@ -251,30 +249,9 @@ class FilePhase:
                 continue
             self._use.files += 1
             self._under_way.begin(fobi, known=True, planned=True, unnamed=url in unnamed)
-            tasks.append(self._task(fobi))
+            tasks.append(task_for(fobi, self._config, self._at))
         if tasks:
             pool.submit(tasks)
-
-    def _unnamed(self, urls: list[str]) -> set[str]:
-        """Files that a template once mentioned, but none does any more."""
-        found = set()
-        for url, tobis in self._catalogue.referring(urls, _NAMING).items():
-            if len(tobis) == _NAMING and not _is_named(url, tobis):
-                tobis = self._catalogue.referring([url], _MOST_NAMING).get(url, [])
-            if len(tobis) < _MOST_NAMING and not _is_named(url, tobis):
-                found.add(url)
-        return found
-
-    def _task(self, fobi: Obi) -> FetchTask:
-        """A request, conditional if a body is held and the last one was received within ``fetch.reverify``; not where
-        that one was not kept and would be now."""
-        visit = fobi.visit
-        if visit is None or not fobi.history.held or (visit.cosmetic and self._config.store_cosmetic):
-            return FetchTask(fobi.id)
-        read = visit.read or (fobi.history.noted[-1] if fobi.history.noted else 0)
-        if self._at.when - read >= self._config.fetch.reverify:
-            return FetchTask(fobi.id)
-        return FetchTask(fobi.id, visit.etag, visit.modified)
 
     # -- hops -------------------------------------------------------------------------------------
 
@@ -314,7 +291,7 @@ class FilePhase:
         else:
             fobi = known or Obi(target, "fobi")
             self._under_way.begin(fobi, known=known is not None, planned=False, waiting=active)
-            self._submit(self._task(fobi))
+            self._submit(task_for(fobi, self._config, self._at))
 
     def _submit(self, task: FetchTask) -> None:
         if self._pass.pool is not None and not self._use.exhausted:
@@ -493,9 +470,3 @@ class FilePhase:
 
 def _failure(hop: Hop) -> VisitResult:
     return VisitResult(hop, outcome=str(hop.outcome) if hop.outcome is not None else "unreachable", tags=tags_of(hop))
-
-
-def _is_named(url: str, tobis: Iterable[Obi]) -> bool:
-    """Whether any of these templates is held and mentions a URL."""
-    newest = (tobi.newest for tobi in tobis if tobi.history.held)
-    return any(ref.url == url for version in newest if version is not None for ref in version.refs)

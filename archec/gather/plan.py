@@ -1,4 +1,5 @@
-"""The plan: the files that a run visits, new ones first, then the longest overdue; issued host by host.
+"""The plan: the files that a run visits, new ones first, then the longest overdue; issued host by host, with what is
+asked of each.
 
 The plan is in the run's spool, so a host with a million files costs no memory and does not delay
 the others.
@@ -8,19 +9,24 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import DueFobi
-from archec.config import FetchConfig
+from archec.catalogue.model import Obi
+from archec.config import Config, FetchConfig
 from archec.gather.spool import Spool
+from archec.gather.visits import RunTime
 from archec.ids import host_of
 from archec.tist import MAX_TIST
+from archec.web.task import FetchTask
 
 _BATCH = 5000
 _PAGE = 64
+_NAMING, _MOST_NAMING = 50, 5000
+"""Number of tobis that are checked for whether one still mentions a file: at first, and at most."""
 _YEAR = 365 * 86400
 LAST_ID = "\U0010ffff"
 """Sorts after every id."""
@@ -41,6 +47,35 @@ def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:
         spool.add_plan((host_of(fobi.id), rank + i, fobi.id) for i, fobi in enumerate(batch))
         rank += len(batch)
     return rank
+
+
+def unnamed_files(catalogue: Catalogue, urls: Collection[str]) -> set[str]:
+    """Those of ``urls`` that a template once mentioned, but none does any more."""
+    found = set()
+    for url, tobis in catalogue.referring(urls, _NAMING).items():
+        if len(tobis) == _NAMING and not _is_named(url, tobis):
+            tobis = catalogue.referring([url], _MOST_NAMING).get(url, [])
+        if len(tobis) < _MOST_NAMING and not _is_named(url, tobis):
+            found.add(url)
+    return found
+
+
+def _is_named(url: str, tobis: Iterable[Obi]) -> bool:
+    """Whether any of these templates is held and mentions a URL."""
+    newest = (tobi.newest for tobi in tobis if tobi.history.held)
+    return any(ref.url == url for version in newest if version is not None for ref in version.refs)
+
+
+def task_for(fobi: Obi, config: Config, at: RunTime) -> FetchTask:
+    """A request, conditional if a body is held and the last one was received within ``fetch.reverify``; not where that
+    one was not kept and would be now."""
+    visit = fobi.visit
+    if visit is None or not fobi.history.held or (visit.cosmetic and config.store_cosmetic):
+        return FetchTask(fobi.id)
+    read = visit.read or (fobi.history.noted[-1] if fobi.history.noted else 0)
+    if at.when - read >= config.fetch.reverify:
+        return FetchTask(fobi.id)
+    return FetchTask(fobi.id, visit.etag, visit.modified)
 
 
 @dataclass(slots=True)
