@@ -6,7 +6,6 @@ import json
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from functools import cached_property
 from typing import IO, cast
 from urllib.parse import quote, unquote
@@ -34,7 +33,7 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope, self.receive = scope, receive
         self.method: str = scope["method"]
-        self._opened = ExitStack()
+        self._body: IO[bytes] | None = None
         self.note: dict[str, str] = {}
         """What the audit log is to say of it."""
 
@@ -77,8 +76,7 @@ class Exchange:
     async def body(self, limit: int, timeout: float) -> Body:
         """The body, which is there until the exchange is closed. Raises Refused for one that is too large, or of which
         nothing comes for ``timeout`` seconds."""
-        file = cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - closed with the exchange
-        self._opened.enter_context(file)
+        file = self._body = cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - see close()
         size = 0
         close = (("Connection", "close"),)
         while True:
@@ -99,7 +97,8 @@ class Exchange:
 
     def close(self) -> None:
         """Lets go of the body."""
-        self._opened.close()
+        if self._body is not None:
+            self._body.close()
 
 
 def first_part(path: str) -> tuple[str, str]:

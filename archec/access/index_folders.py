@@ -55,7 +55,7 @@ class FileSource(LocalSource):
             except SourceFailed as error:
                 errors[source] = error.message
             self._keep(source, file)
-        has_newer = any(path.name.endswith(",new.cdxj") for path in found)
+        has_newer = len(found) > 1 and any(path.name.endswith(",new.cdxj") for path in found)
         for path in [one for one in found if one.suffix == ".cdxj"] if has_newer else ():
             if (newer := newer_of(path)) in found:
                 found[path] = _once(merge_rows([found.pop(newer), found[path]], query))

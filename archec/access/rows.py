@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec import Struct
 
 CDX_COLUMNS: Mapping[str, str] = {
     "N": "urlkey",
@@ -60,24 +61,16 @@ NOWHERE = Origin("", "", "")
 """The origin of rows that do not say where they are from."""
 
 
-class Row:
+class Row(Struct, frozen=True, eq=False):
     """A capture. ``line`` is the line of the index without its end; ``fields`` are those after key and time, in the
-    order and with the types of the line. ``is_line``: the line is CDXJ and says just that. A row is never changed once
-    it is made."""
+    order and with the types of the line. ``is_line``: the line is CDXJ and says just that."""
 
-    __slots__ = ("fields", "is_line", "line", "origin", "timestamp", "urlkey")
-
-    def __init__(
-        self,
-        line: bytes,
-        urlkey: str,
-        timestamp: str,
-        fields: Mapping[str, Any],
-        origin: Origin,
-        is_line: bool = False,
-    ) -> None:
-        self.line, self.urlkey, self.timestamp = line, urlkey, timestamp
-        self.fields, self.origin, self.is_line = fields, origin, is_line
+    line: bytes
+    urlkey: str
+    timestamp: str
+    fields: Mapping[str, Any]
+    origin: Origin
+    is_line: bool = False
 
     def with_fields(self, **more: Any) -> Row:
         """The row with other or further fields."""
@@ -129,14 +122,13 @@ LineReader = Callable[[bytes, Origin], "Row | None"]
 
 def any_row(line: bytes, origin: Origin) -> Row | None:
     """A row of a line of CDXJ, JSON, or CDX without a header."""
-    key, _, rest = line.partition(b" ")
-    stamp, _, block = rest.partition(b" ")
-    if not block.startswith(b"{"):
-        return json_row(line, origin) if key.startswith(b"{") else _CDX(line, origin)
+    parts = line.split(b" ", 2)
+    if len(parts) < 3 or not parts[2].startswith(b"{"):
+        return json_row(line, origin) if line.startswith(b"{") else _CDX(line, origin)
+    key, stamp, block = parts
     try:
-        fields = orjson.loads(block)
-        return _row(line, key.decode("utf-8"), stamp.decode("ascii"), fields, origin, line.endswith(b"}"))
-    except (ValueError, UnicodeDecodeError):
+        return _row(line, key.decode(), stamp.decode("ascii"), orjson.loads(block), origin, line.endswith(b"}"))
+    except ValueError:
         return None
 
 

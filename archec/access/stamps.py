@@ -61,7 +61,8 @@ def _day(digits: str) -> int:
 
 def seconds(stamp: str) -> float:
     """A timestamp as seconds on one scale, for distances."""
-    whole = _day(stamp[:8]) * 86400 + int(stamp[8:10]) * 3600 + int(stamp[10:12]) * 60 + int(stamp[12:14])
+    clock = int(stamp[8:14])
+    whole = _day(stamp[:8]) * 86400 + clock // 10000 * 3600 + clock // 100 % 100 * 60 + clock % 100
     return whole + int(stamp[14:]) / 1000 if len(stamp) > 14 else whole
 
 

@@ -92,9 +92,7 @@ class Viewer:
     @property
     def sees_all(self) -> bool:
         """Whether no row is hidden from him."""
-        if self.rules.are_trivial:
-            return self.level(self.rules.decide(Subject(""), self.address, 0)) >= Level.METADATA
-        return self.allows("metadata")
+        return self.allows("metadata") or (self.rules.are_trivial and self.rules.by_default >= Level.METADATA)
 
     @property
     def sees_nothing_by_default(self) -> bool:

@@ -48,13 +48,13 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
         has_archive = not config.collections or config.store_path.exists()
         archive = stack.enter_context(opened(config)) if has_archive else None
         parts: list[Capability] = []
+        if config.collections:
+            parts.append(stack.enter_context(opened_access(config, archive)))
         if archive is not None:
             parts.append(stack.enter_context(opened_oai(archive)))
         else:
             note(f"there is no archive at {config.store_path}: only the collections are served")
             parts.append(AbsentCapability("oai", "There is no archive here."))
-        if config.collections:
-            parts.append(stack.enter_context(opened_access(config, archive)))
         listener = stack.enter_context(listen(server))
         note(f"serving http://{_address(listener)}/{'oai' if archive is not None else ''}")
         if config.collections:

@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
@@ -54,10 +55,11 @@ class Observed:
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry, part_of: Callable[[str], str]) -> None:
         self._app, self._part_of = app, part_of
-        self._requests = Counter(
+        requests = Counter(
             "archec_http_requests", "Requests that were answered.", ("part", "status"), registry=registry
         )
-        self._sent = Counter("archec_http_sent_bytes", "Bytes of bodies sent.", ("part",), registry=registry)
+        sent = Counter("archec_http_sent_bytes", "Bytes of bodies sent.", ("part",), registry=registry)
+        self._requests, self._sent = cache(requests.labels), cache(sent.labels)
         self._active = Gauge("archec_http_requests_active", "Requests in progress.", registry=registry)
         self._seconds = Histogram("archec_http_request_seconds", "Time to answer.", buckets=_BUCKETS, registry=registry)
 
@@ -95,8 +97,8 @@ class Observed:
             seconds = time.monotonic() - begun
             part = self._part_of(scope["path"])
             self._active.dec()
-            self._requests.labels(part, str(status)).inc()
-            self._sent.labels(part).inc(size)
+            self._requests(part, str(status)).inc()
+            self._sent(part).inc(size)
             self._seconds.observe(seconds)
             if ACCESS_LOG.isEnabledFor(logging.INFO):
                 ACCESS_LOG.info("%s", _line(scope, status, size, seconds))

@@ -81,7 +81,7 @@ def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=True,
+            proxy_headers=bool(config.trusted_proxies),
             forwarded_allow_ips=list(config.trusted_proxies),
             limit_concurrency=config.max_connections,
             backlog=_BACKLOG,
