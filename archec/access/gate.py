@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import logging
 import os
 import time
@@ -133,7 +132,7 @@ def token_of(authorization: str) -> str:
         return ""
     try:
         return base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not base 64, or not UTF-8
         return ""
 
 

@@ -146,7 +146,7 @@ def _part(exchange: Exchange, held: _Held, tag: str) -> tuple[int, int] | None:
     """What is held of the range that is requested: its first byte in the whole, and its length, 0 if nothing is held of
     it; None if no range is requested."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
-    if match is None or exchange.headers.get("if-range", tag) != tag:
+    if match is None or exchange.method != "GET" or exchange.headers.get("if-range", tag) != tag:
         return None
     first, last = match[1], match[2]
     if not first and (not last or held.of == "*"):
