@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from archec.access.index_files import ENDINGS, MAX_LINE
-from archec.errors import StorageFailed, UsageError
+from archec.errors import ArchecError, Exit
 from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
+
+
+class Unsortable(ArchecError):
+    """A file that is no index: the message names it and what is wrong."""
+
+    exit_code = Exit.CORRUPT
 
 
 class Sorted(NamedTuple):
@@ -28,7 +34,7 @@ def sort_index(path: Path) -> Sorted:
     """Sorts an index file in place: a whole new file takes the place of the old one. A header stays on top; a byte
     order mark is removed.
 
-    Raises UsageError for a line that is too long, StorageFailed and StorageFull.
+    Raises Unsortable, StorageFailed and StorageFull.
     """
     head, before, lines, in_order = b"", b"", 0, True
     with SortedLines(path.parent) as found, storage_errors(path):
@@ -65,10 +71,12 @@ def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
         while line := file.readline(MAX_LINE + 1):
             number += 1
             if len(line) > MAX_LINE:
-                raise UsageError(f"{path}:{number}: has a line of more than {MAX_LINE} bytes")
+                raise Unsortable(f"{path}:{number}: has a line of more than {MAX_LINE} bytes")
+            if b"\0" in line:
+                raise Unsortable(f"{path}:{number}: is not text in UTF-8")
             yield line.rstrip(b"\r\n")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise StorageFailed(f"{path}: is a damaged gzip file: {error}") from error
+        raise Unsortable(f"{path}: is a damaged gzip file: {error}") from error
 
 
 def folder_files(path: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """``archec access index``: an index of a directory of WARC files (and ARC), next to it.
 
 The index of ``warcs/`` is ``warcs.cdxj``. Run it again to add what is new: files that are in the index with their size
-and time of change are not read again, and rows of files that are gone are dropped.
+and time of change are not read again unless they are damaged, and rows of files that are gone are dropped.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
 _KINDS = ("response", "revisit", "resource", "metadata", "conversion")
 _PIECE = 1 << 20
 _MOST_POSTED = 4 << 20
+_MOST_TOLD = 200
+"""Characters of a reason: it may quote the file."""
 _Waiting = tuple[str, str, str, dict[str, str]]
 """A response whose request may follow: what pairs the two, its key ("": that of its URL), time, and fields."""
 
@@ -60,7 +62,7 @@ def index_folder(folder: Path, meter: Meter) -> Indexed:
     known = _known(memory) if target.exists() else {}
     same = {name for name, stamp in now.items() if known.get(name) == stamp}
     fresh = sorted(set(now) - same)
-    damaged: list[str] = []
+    damaged: dict[str, str] = {}
     with SortedLines(folder.parent) as lines:
         for line in _old(target, same) if same else ():
             lines.add(line)
@@ -71,11 +73,12 @@ def index_folder(folder: Path, meter: Meter) -> Indexed:
                 for line in _lines(folder / name, name):
                     lines.add(line)
             except (ArchiveLoadFailed, OSError, EOFError, ValueError) as error:
-                damaged.append(f"{name}: {error}")
+                damaged[name] = f"{name}: {str(error)[:_MOST_TOLD]}"
         meter.at(len(fresh))
         rows = write_lines(target, lines)
-    atomic_write(memory, json.dumps(now).encode())
-    return Indexed(len(now), len(fresh), rows, tuple(damaged))
+    read = {name: stamp for name, stamp in now.items() if name not in damaged}
+    atomic_write(memory, json.dumps(read).encode())
+    return Indexed(len(now), len(fresh), rows, tuple(damaged.values()))
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -12,7 +12,7 @@ import click
 from archec.access.feeding import add as add_rows
 from archec.access.feeding import fed_path, parse_rows
 from archec.access.feeding import remove as remove_rows
-from archec.access.index_sorting import folder_files, sort_index
+from archec.access.index_sorting import Unsortable, folder_files, sort_index
 from archec.access.obi_source import subjects_of
 from archec.access.rules import Level, Rules
 from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, token_path
@@ -128,18 +128,27 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
     """Sort index files (CDXJ or CDX) in byte order.
 
     Files that are not sorted cannot be searched. They may be compressed with gzip. Each file is replaced atomically;
-    repeated lines are removed. A directory stands for its index files.
+    repeated lines are removed. A directory stands for its index files. A file that is damaged or no index is left as it
+    is and reported; the exit code is then 6.
 
     Example: archec access sort warcs.cdxj
     """
+    failed = False
     for path in [file for given in files for file in folder_files(given)]:
-        done = sort_index(path)
+        try:
+            done = sort_index(path)
+        except Unsortable as error:
+            note(error.message)
+            failed = True
+            continue
         if as_json:
             echo_json({"path": str(path), **done._asdict()})
         elif done.was_sorted:
             echo(f"{path}: was sorted ({counted(done.lines, 'line')})")
         else:
             echo(f"{path}: sorted, {counted(done.lines, 'line')}, {done.repeated:,} of them repeated and removed")
+    if failed:
+        click.get_current_context().exit(Exit.CORRUPT)
 
 
 @access.command()

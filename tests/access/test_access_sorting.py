@@ -29,3 +29,20 @@ def test_files_are_put_in_byte_order_in_place(tmp_path: Path) -> None:
     run = CliRunner().invoke(access, ["sort", "--json", str(plain)])
     assert '"was_sorted":true' in run.stdout.replace(" ", "")
     assert plain.stat().st_ino == before
+
+
+def test_what_is_no_index_is_left_as_it_is_and_reported(tmp_path: Path) -> None:
+    wrong = {
+        "a.cdxj": "b,x)/ 20140101000000 {}\na,x)/ 20140101000000 {}\n".encode("utf-16"),
+        "b.cdxj.gz": gzip.compress(b"b\na\n")[:-9],
+        "c.cdxj": b"x" * (1 << 20) + b"x\n",
+    }
+    for name, data in wrong.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "d.cdxj").write_bytes(b"b\na\n")
+    run = CliRunner().invoke(access, ["sort", str(tmp_path)])
+    assert run.exit_code == 6
+    assert "a.cdxj:1: is not text in UTF-8" in run.stderr
+    assert run.stderr.count("archec: ") == len(wrong)
+    assert {name: (tmp_path / name).read_bytes() for name in wrong} == wrong
+    assert (tmp_path / "d.cdxj").read_bytes() == b"a\nb\n"

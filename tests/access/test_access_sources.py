@@ -214,9 +214,10 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         cut.response("http://cut.org/", S, b"x" * 1000)
         cut.close()
         (tmp_path / "w" / "cut.warc").write_bytes((tmp_path / "w" / "cut.warc").read_bytes()[:900])
-        run = CliRunner().invoke(access, ["index", str(tmp_path / "w")])
-        assert run.exit_code == 6
-        assert "cut.warc: is truncated in the record at 0" in run.stderr
+        for _ in range(2):
+            run = CliRunner().invoke(access, ["index", str(tmp_path / "w")])
+            assert run.exit_code == 6
+            assert "cut.warc: is truncated in the record at 0" in run.stderr
 
 
 def test_explain_says_which_rule_decides(tmp_path: Path) -> None:
