@@ -285,14 +285,12 @@ def check_sorted(file: BinaryIO, name: str, form: Form) -> Found:
         number += 1
         if len(line) > MAX_LINE:
             return Found(fault=f"{name}:{number}: has a line of more than {MAX_LINE} bytes")
-        if number == 1 and line.lstrip().startswith((b"CDX ", b"!OpenWayback")):
+        if not before and is_header(line):
             begin += len(line)
             try:
-                read = _by_header(line) if b"CDX " in line else any_row
+                read = _by_header(line) if b"CDX " in line else read
             except ValueError as error:
-                return Found(fault=f"{name}:1: {error}")
-            continue
-        if not line.strip():
+                return Found(fault=f"{name}:{number}: {error}")
             continue
         if line < before:
             return Found(fault=f"{name}:{number}: is not sorted ('archec access sort' fixes it)")
@@ -300,6 +298,11 @@ def check_sorted(file: BinaryIO, name: str, form: Form) -> Found:
             return Found(fault=f"{name}:{number}: is neither a line of CDXJ nor one of CDX")
         before = line
     return Found(begin, read)
+
+
+def is_header(line: bytes) -> bool:
+    """Whether a line before the rows is no row: it is empty, names the columns of CDX, or is about a CDXJ file."""
+    return line.strip()[:4] in (b"", b"CDX ") or line.startswith(b"!")
 
 
 def _by_header(line: bytes) -> LineReader:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from archec.access.index_files import ENDINGS, MAX_LINE
+from archec.access.index_files import ENDINGS, MAX_LINE, is_header
 from archec.errors import ArchecError, Exit
 from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
@@ -32,7 +32,7 @@ class Sorted(NamedTuple):
 
 def sort_index(path: Path) -> Sorted:
     """Sorts an index file in place: a whole new file takes the place of the old one. A header stays on top; a byte
-    order mark is removed.
+    order mark and empty lines are removed.
 
     Raises Unsortable, StorageFailed and StorageFull.
     """
@@ -44,13 +44,15 @@ def sort_index(path: Path) -> Sorted:
             for number, line in enumerate(_lines(plain, path), 1):
                 if number == 1 and line.startswith(BOM_UTF8):
                     line, in_order = line.removeprefix(BOM_UTF8), False
-                if number == 1 and line.lstrip().startswith((b"CDX ", b"!OpenWayback")):
-                    head = line + b"\n"
-                elif line:
+                if not before and is_header(line):
+                    head += line + b"\n"
+                elif line.strip():
                     in_order = in_order and line >= before
                     before = line
                     lines += 1
                     found.add(line)
+                else:
+                    in_order = False
         if in_order:
             return Sorted(lines, 0, True)
         kept = 0

@@ -24,7 +24,7 @@ Headers = Sequence[tuple[str, str]]
 _MAX_HEAD = 1 << 18
 _PIECE = 1 << 16
 _FILE_PIECE = 1 << 18
-_ARC = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*:\S* \S+ ([0-9]{12,17}) (\S+ )?.*?([0-9]+)$")
+_ARC = re.compile(rb"([a-zA-Z][a-zA-Z0-9+.-]*:.*?) (\S+) ([0-9]{12,17}) (\S+ )?.*?([0-9]+)")
 _VERSIONS = ("WARC/1.0", "WARC/1.1", "WARC/0.18", "WARC/0.17")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _WITH_HTTP = ("response", "request", "revisit")
@@ -236,8 +236,8 @@ def _arc_headers(line: bytes, place: str) -> Headers:
     match = _ARC.fullmatch(line)
     if match is None:
         raise LoadFailed("it is neither a WARC nor an ARC record")
-    parts = line.decode("utf-8", "replace").split(" ")
-    url, address, stamp, mime, length = parts[0], parts[1], parts[2], parts[3], parts[-1]
+    url, address, stamp, mime, length = (part.decode("utf-8", "replace").strip() for part in match.groups(b""))
+    url = url.replace(" ", "%20")
     is_http = url.lower().startswith(("http:", "https:"))
     return [
         ("WARC-Type", "response" if is_http else "resource"),

@@ -116,7 +116,6 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
         request: tuple[str, str] | None = None
         waiting: _Waiting | None = None
         for record in members:
-            offset = members.get_record_offset()
             uri = (record.rec_headers.get_header("WARC-Target-URI") or "").strip("<>")
             if record.rec_type == "request" and uri:
                 request = _posted(record, uri)
@@ -129,7 +128,7 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
             if record.rec_type not in _KINDS or not uri:
                 continue
             fields = _fields(record, uri)
-            members.read_to_end(record)
+            offset = members.get_record_offset()  # reads the record to its end
             if getattr(record.raw_stream, "limit", 0) > 0:
                 raise ValueError(f"is truncated in the record at {offset}")
             fields |= {"length": str(members.get_record_length()), "offset": str(offset), "filename": name}
@@ -150,11 +149,10 @@ def _line(row: _Waiting) -> Iterator[bytes]:
 
 def _fields(record: Any, uri: str) -> dict[str, str]:
     digest = record.rec_headers.get_header("WARC-Payload-Digest") or ""
-    sha1 = hashlib.sha1(usedforsecurity=False)
-    stream = record.content_stream()
-    while data := stream.read(_PIECE):
-        sha1.update(data)
     if not digest:
+        sha1 = hashlib.sha1(usedforsecurity=False)
+        while data := record.raw_stream.read(_PIECE):
+            sha1.update(data)
         digest = "sha1:" + base64.b32encode(sha1.digest()).decode("ascii")
     if record.rec_type == "revisit":
         mime = "warc/revisit"
@@ -177,7 +175,7 @@ def _posted(record: Any, uri: str) -> tuple[str, str] | None:
     if method in ("", "GET", "HEAD"):
         return None
     headers = tuple((str(name), str(value)) for name, value in record.http_headers.headers)
-    body = Body(io.BytesIO(record.content_stream().read(_MOST_POSTED)))
+    body = Body(io.BytesIO(record.raw_stream.read(_MOST_POSTED)))
     try:
         return _pair(record), key_of_request(uri, Asked(method, headers, body))
     except UsageError:

@@ -48,7 +48,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (folder / "one" / "b.cdx").write_bytes(BOM_UTF8 + CDX11.encode())
     (folder / "one" / "c.cdx.gz").write_bytes(gzip.compress(CDX9.encode()))
     (folder / "one" / "d.cdx").write_text(MIXED)
-    (folder / "one" / "e.cdxj").write_bytes(BOM_UTF8 + line("http://mark.org/", "20140101000000") + b"\n")
+    (folder / "one" / "e.cdxj").write_bytes(
+        BOM_UTF8 + b'\n!context ["a"]\n!meta {}\n' + line("http://mark.org/", "20140101000000") + b"\n"
+    )
+    (folder / "one" / "f.cdxj").write_bytes(line("http://a.org/", "20140101000000") + b"\n\n")
     unsorted = [line("http://z.org/", "20140101000000"), line("http://b.org/", "20140101000000")]
     (folder / "one" / "bad.cdxj").write_bytes(b"\n".join(unsorted) + b"\n")
     write_index(folder / "two.cdxj", [line("http://example.org/", "20150101000000", n=1)])
@@ -150,7 +153,7 @@ def test_cdx_with_and_without_header_and_packed(get: httpx.Client) -> None:
     assert [row["offset"] for row in found(get, "url=ten.org") + found(get, "url=ten-9.org")] == ["10", "20", "10"]
 
 
-def test_a_byte_order_mark_hides_no_line(get: httpx.Client) -> None:
+def test_a_byte_order_mark_and_headers_hide_no_line(get: httpx.Client) -> None:
     assert stamps(get, "url=mark.org") == stamps(get, "url=mark.org&sort=reverse") == ["20140101000000"]
     assert stamps(get, "url=cdx.org") == ["20110101000000", "20120101000000"]  # nor a header
 
@@ -160,6 +163,7 @@ def test_an_unsorted_file_alone_is_left_out_and_named_with_its_line(get: httpx.C
     told = json.loads(answer.headers["ResErrors"])
     assert answer.status_code == 200
     assert re.fullmatch(r"/.*/one/bad\.cdxj:2: is not sorted \(.*archec access sort.*\)", told["one:bad.cdxj"])
+    assert told["one:f.cdxj"].partition("f.cdxj:")[2].startswith("2: is not sorted")  # an empty line
     health = get.get("/healthz")
     assert health.status_code == 503
     assert "bad.cdxj:2" in health.text

@@ -19,11 +19,14 @@ def test_files_are_put_in_byte_order_in_place(tmp_path: Path) -> None:
     headed.write_bytes(b" CDX N b a m s k r V g\n" + b"\n".join(lines) + b"\n")
     marked = tmp_path / "d.cdxj"
     marked.write_bytes(BOM_UTF8 + b"\n".join(sorted(lines)))
+    with_empty = tmp_path / "e.cdxj"
+    with_empty.write_bytes(b"!meta {}\n" + b"\n".join(sorted(lines)) + b"\n\n")
     run = CliRunner().invoke(access, ["sort", str(tmp_path)])
     assert run.exit_code == 0, run.output
     wanted = b"".join(line + b"\n" for line in sorted(set(lines)))
     assert plain.read_bytes() == marked.read_bytes() == wanted
     assert gzip.decompress(packed.read_bytes()) == wanted
+    assert with_empty.read_bytes() == b"!meta {}\n" + wanted
     assert headed.read_bytes() == b" CDX N b a m s k r V g\n" + wanted
     before = plain.stat().st_ino
     run = CliRunner().invoke(access, ["sort", "--json", str(plain)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import time
 import zipfile
+from base64 import b32encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +38,7 @@ from archec.ids import target_uri
 
 S = "20140101000000"
 STAMPS = ("20130101000000", S, "20150101000000")
+ARC_FIELDS = b"1 0 Test\nURL IP-address Archive-date Content-type Archive-length\n"
 
 
 def asked(get: httpx.Client, coll: str, query: str) -> list[dict[str, Any]]:
@@ -210,6 +213,20 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         assert b"second" in get.get("/w/resource?url=a.org&closest=2016").content
         (tmp_path / "w" / "two.warc").unlink()
         assert index()["rows"] == 3
+        posted = Crawl(tmp_path / "w" / "posted.warc.gz")
+        posted.request("http://p.org/", S, b"b=two&a=1", "application/x-www-form-urlencoded")
+        posted.response("http://p.org/", S, b"answer")
+        posted.close()
+        body = b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\nno gzip"
+        arc = [(b"filedesc://a.arc 0.0.0.0", ARC_FIELDS), (b"http://arc.org/b c 192.0.2.1", body)]
+        (tmp_path / "w" / "a.arc").write_bytes(
+            b"".join(b"%s 20140101000000 text/plain %d\n%s\n" % (place, len(data), data) for place, data in arc)
+        )
+        assert index()["rows"] == 5
+        assert b"answer" in get.post("/w/resource?url=p.org", data={"a": "1", "b": "two"}).content
+        (old,) = asked(get, "w", "url=http://arc.org/b c")
+        assert old["digest"] == "sha1:" + b32encode(hashlib.sha1(b"no gzip").digest()).decode()
+        assert get.get("/w/resource?url=http://arc.org/b%20c").content.endswith(b"no gzip\r\n\r\n")
         cut = Crawl(tmp_path / "w" / "cut.warc", gzip=False)
         cut.response("http://cut.org/", S, b"x" * 1000)
         cut.close()

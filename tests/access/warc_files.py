@@ -35,6 +35,16 @@ class Crawl:
         )
         return self._add(record, url, stamp, status[:3], fields["Content-Type"])
 
+    def request(self, url: str, stamp: str, body: bytes, mime: str) -> None:
+        """A POST, which no index has."""
+        fields = [("Content-Type", mime), ("Content-Length", str(len(body)))]
+        head = StatusAndHeaders("POST / HTTP/1.1", fields, is_http_request=True)
+        record = self._writer.create_warc_record(
+            url, "request", io.BytesIO(body), warc_headers_dict={"WARC-Date": date(stamp)}, http_headers=head
+        )
+        with contextlib.closing(record.raw_stream):
+            self._writer.write_record(record)
+
     def revisit(self, url: str, stamp: str, original: Any, *, status: str = "200 OK") -> Any:
         """A revisit of another record."""
         head = StatusAndHeaders(status, [("Content-Type", "text/html"), ("X-Visit", "second")], protocol="HTTP/1.1")
