@@ -405,7 +405,8 @@ class FilePhase:
             visit = effect.record.visit
             if fobi.history.held and visit is not None and is_lost(self._config, visit):
                 self._on_gone(fobi.id)
-        self._visits.remember(fobi.id, effect)
+        if active.known or effect.outcome != "too-many-redirects":  # which depends on where its chain begins
+            self._visits.remember(fobi.id, effect)
         if active.planned:
             self._done += 1
             if hop.deferred:

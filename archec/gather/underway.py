@@ -30,7 +30,6 @@ class Active:
     ``known``: the catalogue has a document of it; ``planned``: it is in the plan, not only the target of another URL;
     ``unnamed``: no template mentions it any more. ``hop`` is its answer, once received, and ``result`` the result of
     its body, without its text. ``target`` is where it redirects to, ``waiting`` are the URLs that redirect to it.
-    ``depth`` is the number of redirects that led here, by the longest way.
     """
 
     fobi: Obi
@@ -41,19 +40,12 @@ class Active:
     hop: Hop | None = None
     result: VisitResult | None = None
     target: str = ""
-    depth: int = 0
     waiting: list[str] = field(default_factory=list)
 
     @property
     def answer(self) -> Hop:
         """Its answer; a failure if there is none."""
         return self.hop or Hop(self.fobi.id, "failed")
-
-    @property
-    def next_depth(self) -> int:
-        """The depth of what it redirects to. The chain of a URL that the archive knows is counted from itself on, since
-        it is not only a hop of others."""
-        return (0 if self.known else self.depth) + 1
 
 
 class UnderWay:
@@ -90,7 +82,6 @@ class UnderWay:
         self._table[fobi.id] = active = Active(fobi, known, planned, unnamed)
         self._states["fetched"] += 1
         if waiting is not None:
-            active.depth = waiting.next_depth
             active.waiting.append(waiting.fobi.id)
 
     def plan(self, url: str) -> bool:
@@ -107,7 +98,7 @@ class UnderWay:
 
         URLs that wait for it may then be too far from the end; that is checked when the result is passed on.
         """
-        if active.next_depth > self._max_redirects:
+        if self._depth(active) >= self._max_redirects:
             return "too-many-redirects"
         step: str = target
         while step:
@@ -120,8 +111,16 @@ class UnderWay:
         goal = self._table.get(target)
         if goal is not None:
             goal.waiting.append(active.fobi.id)
-            goal.depth = max(active.next_depth, goal.depth)
         return ""
+
+    def _depth(self, active: Active) -> int:
+        """The number of redirects that led here from the nearest URL that the archive knows: only these are not merely
+        hops of others."""
+        depth, layer = 0, [active]
+        while layer and not any(one.known for one in layer):
+            layer = [waiting for one in layer for waiting in self._waiting(one)]
+            depth += 1
+        return depth
 
     def extract(self, active: Active, result: VisitResult) -> None:
         """The text of a body is being extracted."""
@@ -141,12 +140,12 @@ class UnderWay:
     def end(self, active: Active) -> list[Active]:
         """Ends the visit; returns the URLs that waited for it, each with the hop that led here, without a state."""
         self._drop(active)
-        return [self._drop(one) for url in active.waiting if (one := self._table.get(url)) and self._waits(one, active)]
+        return [self._drop(one) for one in self._waiting(active)]
 
-    @staticmethod
-    def _waits(one: Active, target: Active) -> bool:
-        """Whether a URL still redirects to ``target``: it may have been queued for the fetchers again."""
-        return one.state == "redirects" and one.target == target.fobi.id
+    def _waiting(self, active: Active) -> list[Active]:
+        """The URLs that still redirect to this one: they may have been queued for the fetchers again."""
+        found = (self.get(url, "redirects") for url in dict.fromkeys(active.waiting))
+        return [one for one in found if one is not None and one.target == active.fobi.id]
 
     def forget(self, state: State) -> int:
         """Drops all URLs in a state and returns their number."""
