@@ -91,6 +91,10 @@ class Bodies:
         found = Version(held.sha256, held.md5, held.size, None, self.kind(held))
         return VisitResult(held, version=found, drop_validators=True)
 
+    def path(self, hop: Hop) -> str:
+        """The path of a body, temporary or stored."""
+        return self._path(hop.temp or self._layout.path(self._run, hop.url))
+
     def kind(self, hop: Hop) -> str:
         """The media type of a body by its first bytes."""
         if not hop.size:
@@ -98,7 +102,7 @@ class Bodies:
         encoding = hop.header("content-encoding")
         if hop.head and hop.temp:
             return sniff(hop.head, hop.content_type, encoding)
-        with open(self._path(hop.temp or self._layout.path(self._run, hop.url)), "rb") as file:
+        with open(self.path(hop), "rb") as file:
             return sniff(file.read(_HEAD), hop.content_type, encoding)
 
     def page(self, hop: Hop, kind: str) -> bytes:

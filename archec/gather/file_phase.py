@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -89,7 +88,7 @@ class FilePhase:
         on_gone: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._config, self._layout, self._catalogue = archive.config, archive.layout, archive.catalogue
+        self._config, self._catalogue = archive.config, archive.catalogue
         self._committer, self._report, self._meter = committer, report, meter
         self._hosts, self._received, self._on_gone = hosts, received, on_gone
         self._run, self._at, self._budget = report.run, at, budget
@@ -329,12 +328,10 @@ class FilePhase:
             return
         found = version or Version(hop.sha256, hop.md5, hop.size, None, kind)
         result = VisitResult(hop, version=found, drop_validators=drop_validators, suspect=suspect, tags=tags)
-        if version is None and not drop_validators and self._pass.texts.wants(kind, hop.size):
+        if version is None and self._pass.texts.wants(kind, hop.size):
             self._under_way.extract(active, result)
-            path = os.path.join(self._layout.root, hop.temp)
-            self._pass.texts.submit(
-                hop.url, path, declared(kind, hop.content_type), hop.header("content-encoding")
-            )
+            path, declared_kind = self._bodies.path(hop), declared(kind, hop.content_type)
+            self._pass.texts.submit(hop.url, path, declared_kind, hop.header("content-encoding"))
             return
         self._finish(active, result)
 

@@ -7,20 +7,25 @@ too many are gone at once, the host itself has probably changed, and their losse
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.file_losses import files_of, held_back_record, journalled, loss_of
+from archec.archive.file_losses import files_of, held_back_record, is_lost, journalled, loss_of
+from archec.archive.journal import records
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.archive.runs import newest_first
+from archec.catalogue.records import ObiChange
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.gather.merging import Held
 from archec.gather.spool import Loss
 from archec.ids import host_of
+from archec.store.journal_reader import journals
 
 _LEAST_HELD, _HALF = 3, 0.5
 _PERIOD = 30 * 86400
@@ -68,6 +73,22 @@ def group_of(loss: Loss, archives: Collection[str], directories: Collection[str]
     if loss.archive in archives:
         return loss.archive
     return loss.directory if loss.directory in directories else ""
+
+
+def undecided(archive: Archive, report: Report) -> Iterator[str]:
+    """The files that runs found gone for good, but stopped before they decided on the loss: this one, if it was
+    resumed, and those since the last one that came to its end."""
+    paths = {journal.tist: journal.path for journal in journals(archive.layout)}
+    for run in newest_first(archive.catalogue, report.run + 1):
+        stopped = report.resumed if run.tist == report.run else run.state == "interrupted"
+        if run.kind != "gather" or not json.loads(run.options).get("fetch"):
+            continue
+        if stopped and run.tist in paths:
+            for record in records(paths[run.tist], ObiChange, obis="fobi", words=(b'"gone"',)):
+                if record.visit is not None and is_lost(archive.config, record.visit):
+                    yield record.id
+        elif run.tist != report.run:
+            return
 
 
 class GoneFiles:

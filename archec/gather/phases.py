@@ -15,7 +15,7 @@ from archec.gather.bodies import Received
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.file_phase import FilePhase
-from archec.gather.holding_back import GoneFiles
+from archec.gather.holding_back import GoneFiles, undecided
 from archec.gather.host_waits import HostTable
 from archec.gather.options import Options
 from archec.gather.plan import Feeder, due_files, make_plan
@@ -82,13 +82,24 @@ class Phases:
             self.memory.keep(self.report)
 
     def visit_files(self) -> str:
-        """Visits the files that are due; those of given-up hosts are retried once.
+        """Visits the files that are due; those of given-up hosts are retried once. Decides on losses at the end, also
+        where no file was due: listed ones may be accepted.
 
         Returns ``budget`` or ``network-down`` if that stopped it, else an empty text. Raises an ArchecError if the run
         must stop.
         """
         self.meter.phase("planning visits", None)
-        with self.report.timed("files"), self._file_phase() as (phase, hosts):
+        with self.report.timed("files"), closing(GoneFiles(self.spool.folder)) as gone:
+            for url in undecided(self.archive, self.report):
+                gone.add(url)
+            state = self._visit_files(gone.add)
+            gone.conclude(
+                self.archive, self.committer, self.report, when=self.at.when, accepted=self.options.accept
+            )
+            return state
+
+    def _visit_files(self, on_gone: Callable[[str], None]) -> str:
+        with self._file_phase(on_gone) as (phase, hosts):
             files = self.options.budget.files
             due = due_files(self.archive.catalogue, self.archive.config.fetch, self.at.when)
             free = (fobi for fobi in due if self._may_be_asked(fobi.id, hosts))
@@ -106,22 +117,19 @@ class Phases:
             return "network-down" if hosts.is_cut_off else "budget" if spent else ""
 
     def take_up(self, hops: Iterable[Hop]) -> None:
-        """Completes the visits whose hops a killed run has left."""
-        with self._file_phase() as (phase, _), TextPool(self.archive.config.text) as texts:
+        """Completes the visits whose hops a killed run has left. Losses are left to the next run that visits files."""
+        with self._file_phase(lambda url: None) as (phase, _), TextPool(self.archive.config.text) as texts:
             phase.take_up(hops, texts)
 
     @contextmanager
-    def _file_phase(self) -> Iterator[tuple[FilePhase, HostTable]]:
-        """Decides on the losses of files at its end, also where no file was due: listed ones may be accepted."""
+    def _file_phase(self, on_gone: Callable[[str], None]) -> Iterator[tuple[FilePhase, HostTable]]:
         archive, run = self.archive, self.report.run
         hosts = HostTable(archive.config.fetch, archive.catalogue.hosts(), run, time.time())
-        with closing(GoneFiles(self.spool.folder)) as gone, Received(archive.work, run) as received:
-            phase = FilePhase(
+        with Received(archive.work, run) as received:
+            yield FilePhase(
                 archive, self.committer, self.report, self.meter, hosts, received,
-                at=self.at, budget=self.options.budget, on_gone=gone.add,
-            )  # fmt: skip
-            yield phase, hosts
-            gone.conclude(archive, self.committer, self.report, when=self.at.when, accepted=self.options.accept)
+                at=self.at, budget=self.options.budget, on_gone=on_gone,
+            ), hosts  # fmt: skip
 
     def _may_be_asked(self, url: str, hosts: HostTable) -> bool:
         """Whether the host of a file may be asked in this run; if not, the file is deferred and counted."""

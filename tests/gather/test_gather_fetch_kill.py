@@ -20,6 +20,7 @@ from gather_support import (
     Member,
     archec_cli,
     archec_inline,
+    change,
     check,
     histories,
     kill,
@@ -276,6 +277,38 @@ def test_a_redirect_that_became_a_body_before_the_run_went_on(config: Config) ->
         run(config)
         check(config)
         assert len(histories(config)[site.url("/a")]) == 2
+
+
+def test_a_body_of_a_killed_run_has_its_text(config: Config) -> None:
+    with Site() as site:
+        site["/a"] = page("words that stay")
+        placed_but_not_told(config, [site.url("/a")])
+        resumed(config)
+        site["/a"] = page("words <b>that</b> stay")
+        assert run(config).fobis["cosmetic"] == 1
+
+
+@pytest.mark.parametrize("resume", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_losses_that_a_killed_run_had_confirmed(config: Config, resume: bool) -> None:
+    """The run that goes on, or the next one that visits files, decides on them without another visit."""
+    with Site() as site:
+        urls = site.fill(5)
+        write_papers(config, urls)
+        run(config)
+        site.drop(2)
+        since = run(config).run
+        config = change(config, {"fetch.revisit_min": "1d", "fetch.revisit_max": "1d"})
+        done = archec_cli(config, "gather", env=killed_at("catalogue.after-write:3"))
+        assert done.code == -signal.SIGKILL, done.err
+        asked = site.count("/0")
+        if resume:
+            run(config, resume=True)
+        else:
+            run(config, fetch=False)
+            assert run(config).fobis["lost"] == 2
+        assert [list(histories(config)[url].values())[1:] for url in urls] == [[None]] * 2 + [[]] * 3
+        assert (since in histories(config)[urls[0]], site.count("/0")) == (True, asked)
+        check(config)
 
 
 def test_two_urls_that_differ_by_a_slash_are_not_taken_for_each_other(config: Config) -> None:
