@@ -158,7 +158,7 @@ def _never_held(catalogue: Catalogue, obi: Obi, when: int) -> tuple[str, str]:
             return f"{what}: {data_set.retracted}", f"{undo}; 'archec history --all' shows what it has"
     if claimed:
         return "it is in data sets only that do not count", "'archec history --all' shows them"
-    run = next(iter(catalogue.newest_runs(obi.visit.tist + 1, 1)), None) if obi.visit is not None else None
+    run = catalogue.run(obi.visit.tist) if obi.visit is not None else None
     if run is not None and run.retracted and not obi.history:
         why = f"the visits of run {run.tist} are retracted: {run.retracted}"
         return why, f"'archec retract {run.tist} --visits --undo' makes them count again"

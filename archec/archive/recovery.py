@@ -18,7 +18,14 @@ from archec.catalogue.setaside import write
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.progress import SILENT, Meter
 from archec.store.directories import held_tists
-from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
+from archec.store.journal_reader import (
+    NO_BATCH,
+    JournalBatch,
+    JournalFile,
+    journals,
+    newest_batch,
+    read_batches,
+)
 from archec.store.layout import Layout
 
 UNFINISHED = ("running", "failed", "interrupted", "budget")
@@ -130,8 +137,8 @@ def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Pos
 
 def _ended(catalogue: Catalogue, run: int) -> bool:
     """Whether the catalogue has the run's last line, and therefore all of its journal."""
-    newest = catalogue.newest_runs(run + 1, 1)
-    return bool(newest) and newest[0].tist == run and newest[0].state not in UNFINISHED
+    known = catalogue.run(run)
+    return known is not None and known.state not in UNFINISHED
 
 
 def rebuild(layout: Layout, catalogue: Catalogue, *, until: int = 0, meter: Meter = SILENT) -> int:

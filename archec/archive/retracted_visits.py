@@ -22,7 +22,7 @@ from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit
 from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, decode
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import JournalFile, journals, read_batches
+from archec.store.journal_reader import JournalFile, journal_of, journals, read_batches
 from archec.store.sorting import SortedLines
 from archec.tist import MAX_TIST
 
@@ -101,15 +101,16 @@ class _Facts:
 
 def visits_files(archive: Archive, run: int) -> bool:
     """Whether the journal of a run has a visit to a file."""
-    said = (record for journal in journals(archive.layout) if journal.tist == run for record, _ in _said(journal))
-    return any(isinstance(record, ObiChange) and record.visit is not None for record in said)
+    journal = journal_of(archive.layout, run)
+    said = _said(journal) if journal is not None else ()
+    return any(isinstance(record, ObiChange) and record.visit is not None for record, _ in said)
 
 
 def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
     """Derives again, from the visits of the runs that are not retracted, the histories of the files that ``run``
     visited, the records of its hosts, and which losses are held back. Files whose last visit does not count are due
     immediately."""
-    out = {item.tist for item in archive.catalogue.runs() if item.retracted}
+    out = archive.catalogue.retracted_runs()
     due = changed = 0
     work = archive.work
     with storage_errors(work):

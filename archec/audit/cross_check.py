@@ -67,6 +67,16 @@ class PartitionedDiff:
         for number in range(_PARTS):
             yield tuple(self._records(side, number) for side in range(len(self._widths)))
 
+    def unmatched(self) -> tuple[tuple[set[bytes], ...], int]:
+        """Of two sides, for each the keys that only it has, up to :data:`MOST`; and the number of further ones."""
+        found, more = (set[bytes](), set[bytes]()), 0
+        for first, second in self.parts():
+            for keys, only in zip(found, (set(first) - set(second), set(second) - set(first)), strict=True):
+                room = MOST - len(keys)
+                keys.update(islice(only, room))
+                more += max(0, len(only) - room)
+        return found, more
+
     def _records(self, side: int, number: int) -> list[bytes]:
         records, width = self._whole(side, number), self._widths[side]
         return [records[start : start + width] for start in range(0, len(records), width)]

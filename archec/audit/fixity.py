@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from os import close, readv
 from pathlib import Path
@@ -43,7 +43,7 @@ from archec.digest import Digests
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.ids import file_name, is_url, slash_variant
 from archec.store.directories import Directories
-from archec.store.journal_reader import JournalBatch, journals
+from archec.store.journal_reader import JournalBatch, journal_of
 from archec.store.layout import RUNS, Layout
 from archec.store.reader import Chain, follow
 from archec.workers.pool import Pool
@@ -94,7 +94,7 @@ class Inspector:
         self._layout, self._catalogue, self._pace = layout, catalogue, pace
         self._directories = Directories(layout)
         self._evidence: Evidence | None = None
-        self._retracted: set[int] = set()
+        self._retracted: Collection[int] = ()
         self._doubtful: dict[int, set[str]] = {}
         self._buffer = memoryview(bytearray(_READ))
         self._views: Sequence[memoryview] = (self._buffer,)
@@ -136,7 +136,7 @@ class Inspector:
         not, or because it took it back."""
         if self._evidence is None:
             self._evidence = evidence_of(catalogue)
-            self._retracted = {run.tist for run in catalogue.runs() if run.retracted}
+            self._retracted = catalogue.retracted_runs()
         if entry.tist in self._retracted or is_claimed(catalogue, self._evidence, entry):
             return True
         if entry.tist not in self._doubtful:
@@ -268,11 +268,11 @@ class Inspector:
 
 def _doubtful_in(layout: Layout, run: int) -> Iterator[str]:
     """The files of which a run dropped what it had noted, as the answer may have been one to another request."""
-    for journal in journals(layout):
-        if journal.tist == run:
-            with suppress(CorruptJournal):  # whoever reads the journals for an audit reports it
-                doubtful = records(journal.path, ObiChange, obis="fobi", words=(b'"outcome":"doubtful"',))
-                yield from (record.id for record in doubtful if record.drop)
+    journal = journal_of(layout, run)
+    if journal is not None:
+        with suppress(CorruptJournal):  # whoever reads the journals for an audit reports it
+            doubtful = records(journal.path, ObiChange, obis="fobi", words=(b'"outcome":"doubtful"',))
+            yield from (record.id for record in doubtful if record.drop)
 
 
 def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objection) -> Finding:

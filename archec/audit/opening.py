@@ -20,7 +20,7 @@ from archec.errors import (
     CorruptArchive,
     CorruptJournal,
 )
-from archec.store.journal_reader import journals
+from archec.store.journal_reader import journal_of
 from archec.store.layout import RUNS, Layout, open_store
 from archec.store.lock import RunLock
 from archec.units import counted
@@ -120,8 +120,10 @@ def _about_journal(archive: Audited, error: CorruptArchive) -> Finding:
         return Finding(code, f"{RUNS}/{error.path.name}" if error.path is not None else RUNS, _text(error))
     # The catalogue contains more than the journal of its last run, which is damaged or missing.
     run = archive.position.run
-    there = next((journal.path.name for journal in journals(archive.layout) if journal.tist == run), "")
-    return Finding(code if there else "journal-missing", f"{RUNS}/{there or f'{run}.jsonl.gz'}", _text(error))
+    journal = journal_of(archive.layout, run)
+    if journal is None:
+        return Finding("journal-missing", f"{RUNS}/{run}.jsonl.gz", _text(error))
+    return Finding(code, f"{RUNS}/{journal.path.name}", _text(error))
 
 
 def _text(error: CorruptArchive | CatalogueError) -> str:

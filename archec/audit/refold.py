@@ -16,7 +16,6 @@ from xxhash import xxh3_128_digest
 from archec.archive.opening import scratch_folder, scratch_space
 from archec.archive.recovery import follow_until
 from archec.audit.cross_check import PartitionedDiff
-from archec.audit.disk import MOST
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.catalogue.dump import dump
@@ -30,7 +29,6 @@ from archec.tist import MAX_TIST
 _KEY = 16
 _PAGE = 500
 _MOST_TEXT = 300
-_CATALOGUE, _JOURNALS = 0, 1
 
 
 def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: Reporter) -> bool:
@@ -58,22 +56,15 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
 
 def _compare(catalogue: Catalogue, fresh: Catalogue, diff: PartitionedDiff, meter: Meter, report: Reporter) -> None:
     meter.phase("comparing the catalogue", None)
-    differing: list[set[bytes]] = [set(), set()]
-    more = 0
     for side, one in enumerate((catalogue, fresh)):
         statements = _statements(one)
         while some := list(islice(statements, _PAGE)):
             diff.add(side, b"".join(map(_key, some)))
-    for theirs, ours in diff.parts():
-        for side, keys in ((_CATALOGUE, set(theirs) - set(ours)), (_JOURNALS, set(ours) - set(theirs))):
-            room = MOST - len(differing[side])
-            differing[side].update(islice(keys, room))
-            more += max(0, len(keys) - room)
-    for side, one, says in (
-        (_CATALOGUE, catalogue, "the catalogue says, and the journals do not"),
-        (_JOURNALS, fresh, "the journals say, and the catalogue does not"),
+    (theirs, ours), more = diff.unmatched()
+    for wanted, one, says in (
+        (theirs, catalogue, "the catalogue says, and the journals do not"),
+        (ours, fresh, "the journals say, and the catalogue does not"),
     ):
-        wanted = differing[side]
         named = (text for text in _statements(one) if _key(text) in wanted) if wanted else iter(())
         for text in named:
             report(Finding("catalogue-differs", catalogue.url, f"{says}: {_brief(text)}"))

@@ -175,7 +175,7 @@ class Repair:
 
         with scratch_folder(self._archive.config) as scratch:
             candidate = fetch_journal(self._copy, tist, scratch)
-            run = next((run for run in self._catalogue.runs() if run.tist == tist), None)
+            run = self._catalogue.run(tist)
             like = None if why.code == "journal-misnamed" else ours
             objection = journal_objection(candidate, like, tist, run, self._catalogue.position(), self._end_of(tist))
             if objection:

@@ -14,7 +14,7 @@ from typing import Any
 from archec.archive.opening import scratch_folder
 from archec.archive.recovery import not_of_this_store
 from archec.audit.cross_check import KEY, PartitionedDiff
-from archec.audit.disk import MOST, journalled, known_tists, report_unknown_files, under_way, walk
+from archec.audit.disk import journalled, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import Amount, amount_of, key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
@@ -350,9 +350,7 @@ class _Verification:
             self.names.add(_THERE, b"".join(key_of(place.path) for place in some if place.kind != "temp"))
             number += len(some)
             self.meter.at(number)
-        unknown: set[bytes] = set()
-        for expected, there in self.names.parts():
-            unknown.update(islice(set(there).difference(expected), MOST - len(unknown)))
+        (_, unknown), _ = self.names.unmatched()
         now = journalled(layout, self.archive.catalogue)
         passed_over = passed_over | under_way(layout) | {*now.tists}.difference(known)
         report_unknown_files(

@@ -36,7 +36,7 @@ class Known(Protocol):
 
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]: ...
 
-    def newest_runs(self, before: int, limit: int) -> list[Run]: ...
+    def run(self, tist: int) -> Run | None: ...
 
     def data_sets(self) -> list[DataSet]: ...
 
@@ -138,11 +138,11 @@ def _fold_runs(records: Sequence[Record], known: Known) -> list[Run]:
                 options=text_of(record.options).decode(),
             )
         elif isinstance(record, RunEnd):
-            run = runs.get(record.tist) or _known_run(record.tist, known)
+            run = runs.get(record.tist) or known.run(record.tist) or Run(record.tist)
             report = text_of(record.report).decode()
             runs[record.tist] = msgspec.structs.replace(run, state=record.state, report=report)
         elif isinstance(record, Retraction) and record.visits:
-            run = runs.get(record.run) or _known_run(record.run, known)
+            run = runs.get(record.run) or known.run(record.run) or Run(record.run)
             reason = "" if record.undo else record.reason
             runs[record.run] = msgspec.structs.replace(run, retracted=reason)
     return list(runs.values())
@@ -159,8 +159,3 @@ def _fold_data_sets(records: Sequence[Record], known: Known) -> list[DataSet]:
             if found is not None:
                 data_sets[wanted] = msgspec.structs.replace(found, retracted="" if record.undo else record.reason)
     return list(data_sets.values())
-
-
-def _known_run(tist: int, known: Known) -> Run:
-    found = known.newest_runs(tist + 1, 1)
-    return found[0] if found and found[0].tist == tist else Run(tist)

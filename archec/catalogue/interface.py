@@ -105,6 +105,15 @@ class Catalogue(ABC):
         """At most ``limit`` runs with tist < ``before``, newest first."""
         return [run for _, run in self._read("runs", Run, (-1,), (before,), limit)]
 
+    def run(self, tist: int) -> Run | None:
+        """The run with this software tist."""
+        text = self.document("runs", (tist,))
+        return read(Run, text) if text is not None else None
+
+    def retracted_runs(self) -> frozenset[int]:
+        """The runs whose visits to files are not to be believed."""
+        return frozenset(run.tist for run in self.runs() if run.retracted)
+
     def data_sets(self) -> list[DataSet]:
         """What every run read, by tist and run."""
         return [data_set for _, data_set in self._read("data_sets", DataSet, (-1, -1))]

@@ -121,10 +121,8 @@ def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: 
         visits = None
         if request.revisits:
             meter.phase("reading journals", None)
-            retracted = {run.tist for run in archive.catalogue.runs() if run.retracted}
-            visits = collect_visits(
-                archive.layout, position, request.since, scratch, meter.at, retracted=retracted
-            )  # fmt: skip
+            retracted = archive.catalogue.retracted_runs()
+            visits = collect_visits(archive.layout, position, request.since, scratch, meter.at, retracted=retracted)
         plan = ExportPlan(
             archive.layout, config.database, config.base, vault, visits, scratch,
             request.since, position.stamp or position.run, request.dry, request.max_bytes,

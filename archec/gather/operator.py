@@ -228,7 +228,7 @@ def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
     """The data set that a run read, or with this sha256. One that several runs have read is known by the first."""
     found = [item for item in known if str(item.run) == wanted]
     number = run_number(wanted)
-    run = _run(catalogue, number) if number is not None else None
+    run = catalogue.run(number) if number is not None else None
     if not found and run is not None:
         same = [item for item in known if item.tist == run.data_set and _name_of(run.source) == item.name]
         found = [item for item in same if item.run < run.tist and run.state != "damaged"]
@@ -250,14 +250,9 @@ def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
     return found[0]
 
 
-def _run(catalogue: Catalogue, tist: int) -> Run | None:
-    run = next(iter(catalogue.newest_runs(tist + 1, 1)), None)
-    return run if run is not None and run.tist == tist else None
-
-
 def known_run(catalogue: Catalogue, tist: int) -> Run:
     """The run with this software tist. Raises NotHeld if there is none."""
-    run = _run(catalogue, tist)
+    run = catalogue.run(tist)
     if run is None:
         raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
     return run

@@ -170,7 +170,8 @@ def _due(archive: Archive, now: int) -> Due:
 def held_back(catalogue: Catalogue) -> Iterator[HeldBack]:
     """The losses that await a decision, by run and group."""
     for item in awaiting(catalogue):
-        source = next((run.source for run in catalogue.newest_runs(item.run + 1, 1) if run.tist == item.run), "")
+        run = catalogue.run(item.run)
+        source = run.source if run is not None else ""
         for name, group in sorted(item.groups.items()):
             yield HeldBack(name, group.losses, item.run, source)
 

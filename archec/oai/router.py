@@ -34,7 +34,7 @@ from archec.oai.repository import NOWHERE, Repository, make_repository, open_ind
 from archec.oai.request import LISTS, Argument, parse_arguments
 from archec.oai.sets import SetRules
 from archec.server.responses import PiecewiseResponse, choose_coding, encode
-from archec.store.journal_reader import journals
+from archec.store.journal_reader import journal_of
 
 _log = logging.getLogger("archec.oai")
 _LIST_THREADS = 4
@@ -69,7 +69,7 @@ def opened_oai(archive: Archive) -> Iterator[OaiCapability]:
             archive.catalogue,
             index,
             SetRules(config.oai.sets, config.oai.collections),
-            has_run=lambda run: any(journal.tist == run for journal in journals(archive.layout)),
+            has_run=lambda run: journal_of(archive.layout, run) is not None,
             is_complete=lambda: not archive.is_behind(),
         )
         follower.check()

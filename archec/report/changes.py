@@ -113,7 +113,7 @@ def first_run(catalogue: Catalogue, text: str) -> int | None:
             raise NotHeld("this archive has no gathering yet", hint="give a date, or a run that 'archec runs' lists")
         return gatherings[-1]
     named = run_number(text)
-    return named if any(run.tist == named for run in catalogue.runs()) else None
+    return named if named is not None and catalogue.run(named) is not None else None
 
 
 def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:

@@ -71,6 +71,11 @@ def journals(layout: Layout) -> list[JournalFile]:
     return [found[tist] for tist in sorted(found)]
 
 
+def journal_of(layout: Layout, run: int) -> JournalFile | None:
+    """The journal of a run."""
+    return next((journal for journal in journals(layout) if journal.tist == run), None)
+
+
 def read_batches(path: Path) -> Iterator[JournalBatch]:
     """The batches of a journal in order, each checked; one batch in memory at a time.
 

@@ -112,13 +112,15 @@ def test_a_later_write_replaces(catalogue: Catalogue) -> None:
     assert list(catalogue.runs()) == [Run(1, state="done")]
 
 
-def test_the_newest_runs_page_by_page(catalogue: Catalogue) -> None:
-    runs = [Run(n, state="done") for n in (3, 1, 4, 15, 9)]
+def test_runs_by_tist_and_the_newest_ones_page_by_page(catalogue: Catalogue) -> None:
+    runs = [Run(n, state="done", retracted="wrong" * (n == 4)) for n in (3, 1, 4, 15, 9)]
     catalogue.write(lot(1, runs=runs))
     assert [run.tist for run in catalogue.newest_runs(10**12, 2)] == [15, 9]
     assert [run.tist for run in catalogue.newest_runs(9, 2)] == [4, 3]
     assert catalogue.newest_runs(16, 1) == [Run(15, state="done")]
     assert catalogue.newest_runs(1, 5) == []
+    assert (catalogue.run(9), catalogue.run(10)) == (runs[4], None)
+    assert catalogue.retracted_runs() == {4}
 
 
 def test_the_last_of_one_id_in_a_lot_wins(catalogue: Catalogue) -> None:
