@@ -6,9 +6,9 @@ import asyncio
 import re
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 from anyio import to_thread
@@ -160,19 +160,24 @@ async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int) -> 
     return size
 
 
-async def _plain(response: Response, deadline: Deadline) -> AsyncIterator[bytes]:
-    """The body of an answer, unpacked piece by piece where it came as gzip, although none was requested."""
-
-    async def raw() -> AsyncIterator[bytes]:
-        async for piece in response.aiter_raw():
-            deadline.earn(len(piece))
+async def arriving(response: Response, deadline: Deadline | None = None) -> AsyncIterator[bytes]:
+    """The body of an answer as it comes, which earns a deadline more time. Raises LoadFailed."""
+    try:
+        async for piece in cast(AsyncIterable[bytes], response.stream):
+            if deadline is not None:
+                deadline.earn(len(piece))
             yield piece
+    except EXPECTED as error:
+        raise LoadFailed(fault_of(error).message) from error
 
+
+def _plain(response: Response, deadline: Deadline) -> AsyncIterator[bytes]:
+    """The body of an answer, unpacked piece by piece where it came as gzip, although none was requested."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise LoadFailed("its answer has an encoding that was not requested")
-    async for piece in unpacked(raw()) if encoding.endswith("gzip") else raw():
-        yield piece
+    body = arriving(response, deadline)
+    return unpacked(body) if encoding.endswith("gzip") else body
 
 
 class NotAsked(SourceFailed):

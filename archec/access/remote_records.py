@@ -14,11 +14,11 @@ from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
 from archec.access.query import joined
 from archec.access.record import Record, exactly, one_piece, read_file, read_record
-from archec.access.remote import MAX_ANSWER, Deadline, Health, Web, same_origin, spooled
+from archec.access.remote import MAX_ANSWER, Deadline, Health, Web, arriving, same_origin, spooled
 from archec.access.rows import Row
 from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
-from archec.web.door import EXPECTED, Response, fault_of
+from archec.web.door import Response
 
 T = TypeVar("T")
 _MAX_HOPS = 5
@@ -89,7 +89,7 @@ class ReplayLoader:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.headers.get("warcserver-type") == "warc" or kind == "application/warc-record":
             with Deadline(self._seconds):
-                return await read_record(_raw(response), stack.aclose, url)
+                return await read_record(arriving(response), stack.aclose, url)
         http = _http_head(response, url, is_live=row.origin.type == "live")
         size, body = await self._sized(stack, response)
         shown = response.headers.get("content-length", "0") if response.request.method == "HEAD" else str(size)
@@ -116,11 +116,11 @@ class ReplayLoader:
         text = response.headers.get("content-length", "")
         if re.fullmatch("[0-9]{1,18}", text) and "transfer-encoding" not in response.headers:
             without = response.request.method == "HEAD" or response.status_code in (204, 304)
-            return (0, one_piece(b"")) if without else (int(text), exactly(_raw(response), int(text)))
+            return (0, one_piece(b"")) if without else (int(text), exactly(arriving(response), int(text)))
         spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by the stack
         stack.callback(spool.close)
         with Deadline(self._seconds) as deadline:
-            size = await spooled(_raw(response, deadline), spool, MAX_ANSWER)
+            size = await spooled(arriving(response, deadline), spool, MAX_ANSWER)
         spool.seek(0)
         return size, read_file(spool)
 
@@ -149,7 +149,7 @@ class RangeReader:
                 raise LoadFailed("the server does not serve ranges")
             if response.status_code not in (200, 206):
                 raise LoadFailed(f"HTTP {response.status_code}")
-            stream, given, seconds = _raw(response), 0, self._seconds
+            stream, given, seconds = arriving(response), 0, self._seconds
             while not length or given < length:
                 began = time.monotonic()
                 piece = await (self._in_time(anext(stream, b""), seconds) if given < _BEGINNING else anext(stream, b""))
@@ -192,13 +192,3 @@ def _stamp(response: Response) -> str:
         return from_http_date(response.headers.get("memento-datetime", ""))
     except UsageError:
         return ""
-
-
-async def _raw(response: Response, deadline: Deadline | None = None) -> AsyncIterator[bytes]:
-    try:
-        async for piece in response.aiter_raw():
-            if deadline is not None:
-                deadline.earn(len(piece))
-            yield piece
-    except EXPECTED as error:
-        raise LoadFailed(fault_of(error).message) from error

@@ -58,6 +58,7 @@ T = TypeVar("T")
 _CONCURRENCY = 64
 """Maximum number of idle connections."""
 _MAX_REDIRECTS = 10
+_NO_BODY = httpx.ByteStream(b"")
 
 
 def open_client(policy: Policy, *, resolver: Resolver | None = None, tuning: Tuning | None = None) -> Client:
@@ -98,9 +99,10 @@ class Sender:
         if headers:
             lines = httpx.Headers(lines, encoding="utf-8")
             lines.update([(_bytes(name), _bytes(value)) for name, value in headers.items()])
-        request = Request(
-            method, url, headers=lines, content=content, extensions={**self._timeout, **(extensions or {})}
-        )
+        # httpx is not asked for the headers of a body where there is none.
+        stream = _NO_BODY if content is None and method in ("GET", "HEAD") else None
+        extensions = {**self._timeout, **(extensions or {})}
+        request = Request(method, url, headers=lines, content=content, stream=stream, extensions=extensions)
         if url.userinfo:
             next(httpx.BasicAuth(url.username, url.password).auth_flow(request))
         response = await self._transport.handle_async_request(request)
@@ -163,10 +165,11 @@ class _Bounded(httpx.AsyncBaseTransport):
         started = asyncio.get_running_loop().time()
         response = await carrier.handle_async_request(request)
         stream = cast(httpx.AsyncByteStream, response.stream)
-        length, limit = response.headers.get("content-length", ""), self._policy.max_size
-        if request.method != "HEAD" and limit and length.isdecimal() and int(length[:18]) > limit:
-            await stream.aclose()
-            raise TooLarge(f"larger than {limit} bytes")
+        if (limit := self._policy.max_size) and request.method != "HEAD":
+            length = response.headers.get("content-length", "")
+            if length.isdecimal() and int(length[:18]) > limit:
+                await stream.aclose()
+                raise TooLarge(f"larger than {limit} bytes")
         response.stream = _BoundedBody(stream, self._policy, started, self._grace)
         return response
 
