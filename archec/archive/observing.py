@@ -16,7 +16,7 @@ from archec.warc.records import Contents, Observation, RecordKind
 
 
 def states(obi: Obi) -> Iterator[Observation]:
-    """The noted states of a template or a file, oldest first."""
+    """The noted states of an obi, oldest first."""
     for tist, sha256 in obi.history:
         if sha256 is not None:
             yield state(obi, tist, sha256)
@@ -26,9 +26,9 @@ def state(obi: Obi, tist: int, sha256: str) -> Observation:
     """The state that was noted at ``tist``."""
     version = obi.versions.get(sha256)
     at = obi.bytes_at(tist)
-    if obi.kind == "tobi":
-        size = version.size if version is not None else 0
-        return Observation("resource", obi.id, tist, tist, sha256, size, "text/plain", at=at)
+    if obi.kind != "fobi":
+        size, kind = (version.size, version.type) if version is not None else (0, "")
+        return Observation("resource", obi.id, tist, tist, sha256, size, kind or "text/plain", at=at)
     note = obi.notes.get(tist)
     size, kind = (version.size, version.type) if version is not None else (-1, "")
     if note is None:

@@ -1,5 +1,5 @@
-"""What a unit contains: the states and losses of its templates and of all files that they mention, in the order of the
-index.
+"""What a unit contains: the states and losses of its templates (or of filesets) and of all files that they mention, in
+the order of the index.
 
 States come from the catalogue. The visits that found a file unchanged are in the journals only: these are read once,
 and the visits sorted by URL into a scratch file with lines of equal length, in which any number of processes search.
@@ -10,11 +10,13 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
@@ -26,11 +28,13 @@ from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import ObiChange
-from archec.export.units import Unit, tobis_of
-from archec.ids import target_uri
+from archec.errors import CorruptArchive, NotHeld, StorageFailed
+from archec.export.units import FILESETS, Unit, tobis_of
+from archec.ids import normalise_url, target_uri
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout
+from archec.store.reader import open_obi
 from archec.store.sorting import SortedLines
 from archec.tist import iso
 from archec.warc.cdxj import prefix
@@ -126,25 +130,28 @@ def collect_visits(
 
 def collect(
     catalogue: Catalogue,
+    layout: Layout,
     unit: Unit,
     visits: Visits | None,
     since: int,
     folder: Path,
     into: SortedLines,
 ) -> None:
-    """Adds all observations of a unit from ``since`` on to ``into``, as lines.
+    """Adds all observations of a unit from ``since`` on to ``into``, as lines. ``layout`` is that of the obi store.
 
     A file belongs to every series with a template that mentions it or ever mentioned it, and so does everything that
     its URL redirects to.
     """
     evidence = cache(partial(evidence_of, catalogue))
     with SortedLines(folder) as mentioned:
-        for tobi in tobis_of(catalogue, unit):
-            for seen in (*of_tobi(tobi, since), *losses(tobi, since, evidence)):
+        for obi in catalogue.all("fileset") if unit == FILESETS else tobis_of(catalogue, unit):
+            for seen in (*noted(obi, since), *losses(obi, since, evidence)):
                 into.add(line_of(seen))
-            for version in tobi.versions.values():
-                for refipo in version.refs:
-                    mentioned.add(refipo.url.encode("utf-8", "surrogatepass"))
+            for url in _files_of(layout, obi) if unit == FILESETS else _mentioned(obi):
+                mentioned.add(url.encode("utf-8", "surrogatepass"))
+        for ingest in catalogue.ingests() if unit == FILESETS else ():
+            for url in filter(None, (ingest.landing, *ingest.answers)):
+                mentioned.add(url.encode("utf-8", "surrogatepass"))
         known: set[int] = set()
         targets = _round(catalogue, mentioned, visits, since, folder, into, known, evidence)
     for _ in range(_MAX_HOPS):
@@ -156,9 +163,36 @@ def collect(
     targets.close()
 
 
-def of_tobi(tobi: Obi, since: int) -> Iterator[Observation]:
-    """The states of a template from ``since`` on."""
-    return (seen for seen in states(tobi) if seen.tist >= since)
+def noted(obi: Obi, since: int) -> Iterator[Observation]:
+    """The states of a template or a fileset from ``since`` on."""
+    return (seen for seen in states(obi) if seen.tist >= since)
+
+
+def _mentioned(tobi: Obi) -> Iterator[str]:
+    """The files that a template mentions or ever mentioned."""
+    return (refipo.url for version in tobi.versions.values() for refipo in version.refs)
+
+
+class _File(msgspec.Struct):
+    platform_url: str | None = None
+
+
+class _Files(msgspec.Struct):
+    """What a manifest says of where its files are."""
+
+    bundle: _File | None = None
+    manifest: list[_File] = []
+
+
+def _files_of(layout: Layout, fileset: Obi) -> Iterator[str]:
+    """The files of all states of a fileset. What cannot be read is reported when the state itself is exported."""
+    for tist in fileset.history.noted:
+        with suppress(NotHeld, CorruptArchive, StorageFailed, msgspec.MsgspecError):
+            with open_obi(layout, fileset.bytes_at(tist), fileset.id) as stream:
+                found = msgspec.json.decode(stream.read(), type=_Files)
+            for file in (found.bundle, *found.manifest):
+                if file is not None and file.platform_url:
+                    yield normalise_url(file.platform_url)
 
 
 def of_fobi(fobi: Obi, visits: Visits | None, since: int) -> Iterator[Observation]:

@@ -1,7 +1,7 @@
 """The units of a vault, one for each series of each archive: which there are, their templates, their file names.
 
 A unit contains the templates of its series and the files that these mention or ever mentioned. The template of an
-archive has a unit without a series; templates without a RePEc handle are in OTHER.
+archive has a unit without a series; templates without a RePEc handle are in OTHER, all filesets in FILESETS.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ class Unit(NamedTuple):
     @property
     def handle(self) -> str:
         """The handle of the archive or series."""
-        return ":".join(("RePEc", self.archive, self.series)).rstrip(":") if self.archive else "other"
+        return ":".join(("RePEc", self.archive, self.series)).rstrip(":") if self.archive else self.series or "other"
 
     @property
     def folder(self) -> str:
         """The name of the directory with the WARC files of the archive."""
-        return _code(self.archive) if self.archive else "+other"
+        return _code(self.archive) if self.archive else f"+{self.series or 'other'}"
 
     @property
     def name(self) -> str:
         """The beginning of the names of the unit's files. No code contains a ``+``."""
-        return f"{self.folder}+{_code(self.series)}" if self.series else self.folder
+        return f"{self.folder}+{_code(self.series)}" if self.archive and self.series else self.folder
 
 
 OTHER = Unit("", "")
 """The unit of everything without a handle of RePEc's form."""
+FILESETS = Unit("", "filesets")
+"""The unit of all filesets."""
 
 
 class Selection(NamedTuple):
@@ -95,6 +97,8 @@ def units(catalogue: Catalogue, wanted: Selection) -> Iterator[Unit]:
             yield unit
         return
     prefix, start = "", ""
+    if not wanted.archive and next(catalogue.ingests(), None) is not None:
+        yield FILESETS
     if wanted.archive:
         prefix, start = f"RePEc:{wanted.archive}:", f"RePEc:{wanted.archive}9{_LAST}"
         own = Unit(wanted.archive, "")

@@ -99,7 +99,7 @@ def unit_exporter(plan: ExportPlan) -> Callable[[Unit], UnitResult]:
             stack.callback(catalogue.close)
             visits = stack.enter_context(Visits(plan.visits)) if plan.visits is not None else None
             wanted = stack.enter_context(SortedLines(plan.scratch))
-            collect(catalogue, unit, visits, plan.since, plan.scratch, wanted)
+            collect(catalogue, plan.layout, unit, visits, plan.since, plan.scratch, wanted)
             return _UnitExport(plan, unit).run(wanted)
 
     return export

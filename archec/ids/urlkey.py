@@ -11,6 +11,7 @@ import re
 from collections import deque
 from urllib.parse import quote, unquote, unquote_to_bytes
 
+from archec.ids.filesets import is_fileset
 from archec.ids.urls import is_url
 
 _WWW = re.compile(r"www[0-9]*\.")
@@ -33,7 +34,7 @@ _ASP_SESSION = re.compile(r"/\((?:[0-9a-z]{24}|(?:[a-z]\([0-9a-z]{24}\))+)\)(?=/
 
 
 def target_uri(obi: str) -> str:
-    """The URI under which an obi is exported: a fobi's URL as it is, a URN for a tobi's handle.
+    """The URI under which an obi is exported: a fobi's URL as it is, a URN for a tobi's handle or a fileset.
 
     ``RePEc:aaa:ssssss:1`` becomes ``urn:x-repec:aaa:ssssss:1``: tools for web archives do not accept a handle as a
     URI, and RePEc has registered none. A handle without ``RePEc:`` becomes ``urn:x-redif:...``.
@@ -42,6 +43,8 @@ def target_uri(obi: str) -> str:
         return "urn:x-repec:" + quote(obi[6:], safe=_URN_SAFE, errors="surrogatepass")
     if is_url(obi) and obi.isascii() and obi.isprintable():  # other URLs are not normalised: it must be a handle
         return obi
+    if is_fileset(obi):
+        return "urn:x-archec:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
     return "urn:x-redif:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
 
 

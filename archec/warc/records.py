@@ -18,7 +18,7 @@ from warcio.statusandheaders import StatusAndHeaders
 
 from archec import __version__
 from archec.digest import Digests
-from archec.ids import target_uri
+from archec.ids import is_fileset, target_uri
 from archec.tist import iso
 
 WARC_VERSION = "1.1"
@@ -210,9 +210,9 @@ def response(seen: Observation, head: StatusAndHeaders, contents: Contents) -> A
 
 
 def resource(seen: Observation, contents: Contents) -> ArcWarcRecord:
-    """A template, or a file that came by FTP: bytes without an HTTP header."""
-    is_file = "://" in seen.id[:8]
-    kind = (media_type(seen.type) or "application/octet-stream") if is_file else _TEMPLATE
+    """A template, a manifest, or a file that came by FTP: bytes without an HTTP header."""
+    has_type = "://" in seen.id[:8] or is_fileset(seen.id)
+    kind = (media_type(seen.type) or "application/octet-stream") if has_type else _TEMPLATE
     headers = _headers(seen, contents.payload, contents.block) | {"Content-Type": kind, _SHA256: contents.sha256}
     return _BUILDER.create_warc_record(
         target_uri(seen.id), "resource", contents.stream, contents.size, kind, headers

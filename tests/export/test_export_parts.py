@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import ObiState
-from archec.catalogue.model import Kind, Note, Obi, Position, Version, Visit
+from archec.catalogue.model import Ingest, Kind, Note, Obi, Position, Version, Visit
 from archec.catalogue.records import ObiChange, encode
 from archec.errors import BadName, UsageError
 from archec.export import units as units_module
@@ -67,6 +67,9 @@ class FakeCatalogue:
 
     def obis(self, kind: Kind, ids: list[str]) -> dict[str, Obi]:
         return {obi: Obi(obi, kind) for obi in ids if obi in self.ids}
+
+    def ingests(self) -> Iterator[Ingest]:
+        return iter(())
 
 
 CODES = st.sampled_from(["a", "aa", "aaa", "aab", "a+b", "a-b", "a9", "a;", "\U0010ffff", "", "é", ".", "..", "/"])

@@ -27,6 +27,7 @@ from access_support import client, give_tokens, serving
 from click.testing import CliRunner
 from fileset_platform import Platform, bytes_of, zenodo
 from fileset_support import Filesets
+from gather_support import archec_inline
 from msgspec.structs import replace
 from rocrate.rocrate import ROCrate
 from warcio.archiveiterator import ArchiveIterator
@@ -376,6 +377,40 @@ def test_candidates_are_data_sets_that_templates_name(filesets: Filesets, platfo
     assert len(rows(filesets, "candidates")) == 6
     filesets.ingest(url)
     assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
+
+
+def test_a_vault_has_filesets_with_their_files_pages_and_losses(one: Filesets, platform: Platform) -> None:
+    one.ingest(zenodo(platform, 8, {**SIZES, "data/P Q.csv": 11}))
+    platform.bodies["/api/records/8"] = 410
+    one.ingest(f"{platform.url}/records/8")
+    vault = one.config.base / "vault"
+    (summary,) = json_of(archec_inline(one.config, "export", "warc", str(vault), "--json"))
+    assert (summary["series"], summary["failed"]) == (1, 0)
+    found: dict[str, list[bytes]] = {}
+    for path in (vault / "archive").rglob("*.warc.gz"):
+        with open(path, "rb") as stream:
+            for record in ArchiveIterator(stream, check_digests="raise"):
+                uri, kind = record.rec_headers.get_header("WARC-Target-URI"), record.rec_type
+                found.setdefault(f"{kind} {uri}", []).append(record.content_stream().read())
+    (held,) = rows(one, "list")
+    name = "urn:x-archec:" + held["id"].replace("%", "%25")
+    manifests = [json.loads(body) for body in found[f"resource {name}"]]
+    assert [manifest["version"] for manifest in manifests] == ["7", "8"]
+    for manifest in manifests:
+        for file in manifest["manifest"]:
+            digests = [hashlib.md5(body).hexdigest() for body in found[f"response {file['platform_url']}"]]
+            assert file["md5"] in digests
+    assert b"reason" in found[f"metadata urn:x-archec:lost:{name}"][0]
+    assert found[f"response {platform.url}/records/7"]
+    assert len(found[f"response {platform.url}/api/records/8"]) == 2, "the record and its tombstone"
+    (again,) = json_of(archec_inline(one.config, "export", "warc", str(vault), "--json"))
+    assert (again["records"], again["existing"]) == ({}, sum(summary["records"].values()))
+    (other,) = json_of(archec_inline(one.config, "export", "warc", str(vault), "--json", "--archive", "aaa"))
+    assert other["series"] == 0
+
+
+def json_of(done: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.out.splitlines()]
 
 
 def test_files_of_filesets_are_rows_of_the_own_archive(one: Filesets, platform: Platform) -> None:
