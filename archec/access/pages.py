@@ -14,6 +14,7 @@ from archec.access.collection import Collection
 from archec.access.errors import SourceFailed
 from archec.access.index_folders import FileSource
 from archec.access.query import DEFAULT_LIMIT, Argument, Arguments, KeyRange, Query
+from archec.access.wacz import WaczSource
 from archec.access.zipnum import blocks_of
 from archec.errors import UsageError
 
@@ -70,12 +71,12 @@ def summary_of(collection: Collection, query: Query) -> Iterator[bytes] | None:
     return islice(blocks_of(found[0], query.range.start, query.range.end), limit)
 
 
-def _paged_source(collection: Collection, query: Query) -> FileSource:
+def _paged_source(collection: Collection, query: Query) -> FileSource | WaczSource:
     hint = "use limit and resumeKey of /cdx/search/cdx instead of page"
     if query.order != "ascending":
         raise UsageError(f"pages are not supported with closest or sort=reverse: {hint}")
     step = collection.steps[0]
     source = step.local[0] if len(step.local) == 1 else None
-    if len(collection.steps) > 1 or step.remote or step.grouped or not isinstance(source, FileSource):
+    if len(collection.steps) > 1 or step.remote or step.grouped or not isinstance(source, (FileSource, WaczSource)):
         raise UsageError(f"pages are not supported for groups, sequences, other archives and $archive: {hint}")
     return source

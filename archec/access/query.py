@@ -105,13 +105,14 @@ class Query(Struct, frozen=True):
 
     def bounds(self) -> tuple[bytes, bytes]:
         """The lines to read. Of an exact match the time is part of the bounds."""
-        if not self.key:
-            return self.range.start, self.range.end
         start, end = self.range.start, self.range.end
+        if not self.key:
+            return start, end
+        at_key = _bytes(self.key + " ")
         if self.since and not self.resolve_revisits:
-            start = start + self.since.encode()
+            start = max(start, at_key + self.since.encode())
         if self.until:
-            end = self.range.start + self.until.encode() + b"!"
+            end = min(end, at_key + self.until.encode() + b"!")
         return start, end
 
     def wants(self, name: str) -> bool:

@@ -158,7 +158,7 @@ class MementoSource(RemoteSource):
         key = (query.url, query.closest if by_gate else "", *named.items())
         rows = await self._cache.get(key, ask)
         ordered = sorted(rows, key=row_key(query), reverse=query.source_order == "reverse")
-        return (self._loadable(row, named) for row in ordered)
+        return (self._loadable(row, named) for row in ordered if query.range.start <= row.line < query.range.end)
 
     async def _by_timegate(self, query: Query) -> Iterator[Row]:
         url = filled(self._config.timegate_url, {"url": uri_of(query.url), "timestamp": query.closest})

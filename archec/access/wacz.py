@@ -8,10 +8,11 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from archec.access.errors import LoadFailed
-from archec.access.index_files import ENDINGS
+from archec.access.errors import LoadFailed, SourceFailed
+from archec.access.index_files import ENDINGS, SortedFile
 from archec.access.index_folders import FileSource
 from archec.access.loading import Place
 from archec.access.query import Query
@@ -39,21 +40,15 @@ class WaczSource(LocalSource):
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""
         try:
-            with self._lock:
-                files = self._unpacked()
-        except _FAULTS as error:
-            errors[self.name] = f"{self.name}: is not a readable WACZ file: {error}"
+            return self._index().parts(query, errors)
+        except SourceFailed as error:
+            errors[self.name] = error.message
             return ()
-        return files.parts(query, errors)
 
     def prepare(self) -> None:
         """Unpacks and checks the index."""
-        errors = Errors()
-        try:
-            with self._lock:
-                self._unpacked().prepare()
-        except _FAULTS as error:
-            errors[self.name] = str(error)  # each answer says so, too
+        with suppress(SourceFailed):  # each answer says so
+            self._index().prepare()
 
     def faults(self) -> Iterable[str]:
         """What is wrong with its index."""
@@ -63,6 +58,21 @@ class WaczSource(LocalSource):
         """Removes what was unpacked."""
         if self._folder is not None:
             self._folder.cleanup()
+
+    def largest(self, query: Query) -> tuple[SortedFile, bool] | None:
+        """See :class:`archec.access.index_folders.FileSource`."""
+        try:
+            return self._index().largest(query)
+        except SourceFailed:
+            return None
+
+    def _index(self) -> FileSource:
+        """Its index files, unpacked. Raises SourceFailed."""
+        try:
+            with self._lock:
+                return self._unpacked()
+        except _FAULTS as error:
+            raise SourceFailed(f"{self.name}: is not a readable WACZ file: {error}") from error
 
     def _unpacked(self) -> FileSource:
         stamp = os.stat(self._path).st_mtime_ns

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as NotBase64
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,8 @@ from starlette.responses import Response
 from archec.access.collection import Collection
 from archec.access.exchange import JSON, Chunks, answer, error_header
 from archec.access.index import visible_pages
-from archec.access.query import Argument, Arguments, Filter, KeyRange, Query, check_names, parse_query, regex
+from archec.access.index_files import MAX_LINE
+from archec.access.query import Argument, Arguments, Filter, Query, check_names, parse_query, regex
 from archec.access.rows import Row
 from archec.access.sources import Errors
 from archec.access.viewer import Viewer
@@ -49,7 +49,7 @@ class Wanted:
     limit: int
     last: int
     offset: int
-    resume: bytes
+    resume: tuple[bytes, int]
     show_resume: bool
     dupes: bool
     skips: bool
@@ -72,6 +72,8 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
     if output not in ("", "json", "text", "csv"):
         raise UsageError(f"output={output[:40]} not supported; use json, text")
     resume = take.one("resumeKey")
+    if query.closest and (resume or take.flag("showResumeKey")):
+        raise UsageError("resumeKey and showResumeKey are not supported with closest")
     return query, Wanted(
         fields,
         output == "json",
@@ -79,7 +81,7 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
         max(limit, 0),
         max(-limit, 0),
         min(take.number("offset", 0), _MAX_OFFSET),
-        _resume_line(resume) if resume else b"",
+        _resumed(resume) if resume else (b"", 0),
         take.flag("showResumeKey"),
         take.flag("showDupeCount"),
         take.flag("showSkipCount"),
@@ -118,9 +120,11 @@ async def answer_wayback(
         if pages.page >= pages.number:
             return answer(200, b"[]\n" if wanted.as_json else b"", JSON if wanted.as_json else "text/plain")
         query = replace(query, range=pages.range)
-    if wanted.resume:
-        start = max(query.range.start, wanted.resume)
-        query = replace(query, range=KeyRange(start, query.range.end))
+    line, _ = wanted.resume
+    if line and query.order == "reverse":
+        query = replace(query, range=query.range._replace(end=min(query.range.end, line + b"\0")))
+    elif line:
+        query = replace(query, range=query.range._replace(start=max(query.range.start, line)))
     errors = Errors()
     rows = await collection.rows(query, errors, viewer.visible)
     chunks = _encoded(rows, wanted)
@@ -175,15 +179,16 @@ class _Cut:
 
     def __iter__(self) -> Iterator[list[str]]:
         wanted = self._wanted
-        rows = self._collapsed()
+        rows = _behind(self._collapsed(), *wanted.resume)
         if wanted.last:
             rows = iter(deque(rows, wanted.last))
-        last: Row | None = None
+        last, same = wanted.resume
         for count, (row, more) in enumerate(islice(rows, wanted.offset, None)):
             if wanted.limit and count == wanted.limit:
-                self.resume_key = _resume_key(last) if last is not None else ""
+                self.resume_key = _resume_key(last, same)
                 return
-            self.any, last = True, row
+            same = same + 1 if row.line == last else 1
+            self.any, last = True, row.line
             yield [_value(row, name) for name in wanted.fields] + more
 
     def _collapsed(self) -> Iterator[tuple[Row, list[str]]]:
@@ -225,21 +230,31 @@ def _value(row: Row, name: str) -> str:
     return row.text(_NAMES.get(name, name)) or "-"
 
 
-def _resume_key(last: Row) -> str:
-    """Where an answer goes on: behind the line of its last row."""
-    return urlsafe_b64encode(zlib.compress(last.line + b"\x00")).decode("ascii").rstrip("=")
+def _behind(rows: Iterator[tuple[Row, list[str]]], line: bytes, count: int) -> Iterator[tuple[Row, list[str]]]:
+    """The rows without so many that have a line: they were given before."""
+    for row, more in rows:
+        if count and row.line == line:
+            count -= 1
+        else:
+            yield row, more
 
 
-def _resume_line(key: str) -> bytes:
+def _resume_key(line: bytes, count: int) -> str:
+    """Where an answer goes on: at the line of its last row, of which so many rows were given."""
+    return urlsafe_b64encode(zlib.compress(b"%d %s" % (count, line))).decode("ascii").rstrip("=")
+
+
+def _resumed(key: str) -> tuple[bytes, int]:
+    """The line and the number in a resume key. Raises UsageError."""
     try:
         packed = urlsafe_b64decode(key + "=" * (-len(key) % 4))
         packer = zlib.decompressobj()
-        line = packer.decompress(packed, 1 << 20)
-    except (ValueError, NotBase64, zlib.error) as error:
+        count, _, line = packer.decompress(packed, MAX_LINE).partition(b" ")
+        if not packer.eof:
+            raise ValueError(key)
+        return line, int(count)
+    except (ValueError, zlib.error) as error:
         raise UsageError("resumeKey was not issued by this server") from error
-    if not packer.eof:
-        raise UsageError("resumeKey was not issued by this server")
-    return line
 
 
 def _packed(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

@@ -48,6 +48,7 @@ collections:
   a: {index: a.cdxj, resource: ./w}
   many: many.cdxj
   group: {index_group: {a: a.cdxj, m: many.cdxj}}
+  twice: {index_group: {one: a.cdxj, two: a.cdxj}}
   fed: ./fed
 """,
     )
@@ -99,16 +100,25 @@ def test_parameters_of_the_dialect(get: httpx.Client) -> None:
     assert get.get(f"{IA}?url=many.org/000001&collection=many").text
 
 
-def test_resume_keys_lead_through_everything_once(get: httpx.Client) -> None:
+def resumed(get: httpx.Client, query: str) -> list[str]:
+    """All lines of a query, asked for part by part."""
     found, key = [], ""
     while True:
-        query = {"url": "many.org/*", "collection": "many", "limit": "5000", "showResumeKey": "true", "resumeKey": key}
-        body, _, rest = get.get(IA, params=query).text.partition("\n\n")
-        found += [one.split(" ")[2] for one in body.splitlines()]
+        body, _, rest = get.get(f"{IA}?{query}&showResumeKey=true&resumeKey={key}").text.partition("\n\n")
+        found += body.splitlines()
         key = rest.strip()
         if not key:
-            break
-    assert found == [f"http://many.org/{n:06d}" for n in range(12_000)]
+            return found
+
+
+def test_resume_keys_lead_through_everything_once(get: httpx.Client) -> None:
+    found = resumed(get, "url=many.org/*&collection=many&limit=5000")
+    assert [one.split(" ")[2] for one in found] == [f"http://many.org/{n:06d}" for n in range(12_000)]
+    for query in ("collection=twice", "collection=twice&to=2015", "sort=reverse", "collapse=digest", "from=20140601"):
+        whole = get.get(f"{IA}?url=a.org&{query}").text.splitlines()
+        assert len(whole) > 1
+        assert resumed(get, f"url=a.org&{query}&limit=1") == whole, query
+    assert get.get(f"{IA}?url=a.org&closest=2014&showResumeKey=true").status_code == 400
 
 
 def test_pages(get: httpx.Client) -> None:

@@ -183,6 +183,9 @@ def test_wacz(tmp_path: Path) -> None:
         for coll in ("a", "b"):
             assert STAMPS[0].encode() in get.get(f"/{coll}/resource?url=a.org").content
         assert "WACZ" in get.get("/bad/index?url=a.org").headers["reserrors"]
+        assert get.get("/a/cdx?url=a.org&showNumPages=true").json()["pages"] == 1
+        assert len(rows(get.get("/a/cdx?url=a.org&page=0&output=json").text)) == len(STAMPS)
+        assert get.get("/bad/cdx?url=a.org&showNumPages=true").json()["pages"] == 0
 
 
 def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
