@@ -27,7 +27,7 @@ from archec.audit.disk import (
     walk,
     was_stopped,
 )
-from archec.audit.expected import Amount, amount_of, names_something
+from archec.audit.expected import Amount
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.journals import KEPT, Ends, Journals, check_names, size_of
 from archec.audit.last_checked import Structure, remember_structure
@@ -252,15 +252,14 @@ class _Check:
         self.meter.phase("reading journals", sum(map(size_of, files)) or None)
         done = behind = 0
         for journal in files:
-            path, named = f"{RUNS}/{journal.path.name}", Amount()
-            for batch in reader.batches(journal):
-                named += amount_of(list(filter(names_something, batch.lines)))
+            path = f"{RUNS}/{journal.path.name}"
+            for batch, _ in reader.batches(journal):
                 followed = self.archive.followed(journal.tist, batch.n)
                 behind += not followed
                 self._lines(journal, path, batch, followed=followed)
                 self.meter.at(done + min(batch.offset, size_of(journal)), f"{self.summary.lines:,} lines")
-            if journal.finished and journal.tist in reader.ends:
-                self.named[journal.tist] = named, reader.ends[journal.tist]
+            if (whole := reader.whole(journal)) is not None:
+                self.named[journal.tist] = whole
             torn = reader.torn.get(path, 0)
             if torn > 0 and not at_work:
                 self.report(Finding("journal-torn", path, f"its last {torn} bytes are not a whole batch"))

@@ -20,15 +20,12 @@ from archec.archive.journal import records
 from archec.archive.revision import evidence_of
 from archec.audit.disk import judge
 from archec.audit.expected import (
-    Amount,
     Entry,
     Objection,
-    amount_of,
     entry_at,
     histories,
     is_claimed,
     key_of,
-    names_something,
     objection,
     statement_of,
 )
@@ -362,19 +359,18 @@ def chunks_of(part: Part, archive: Audited, reader: Journals, memory: Memory) ->
     journal = part.journal
     path = f"{RUNS}/{journal.path.name}"
     gathered = _Gathered(path, journal.tist, part.first)
-    named = Amount()
-    for batch in reader.batches(journal):
-        lines = list(filter(names_something, batch.lines))
-        first, last = max(0, part.first - 1 - named.objects), len(lines)
+    named = 0
+    for batch, lines in reader.batches(journal):
+        first, last = max(0, part.first - 1 - named), len(lines)
         if part.last is not None:
-            last = max(0, part.last - named.objects)
+            last = max(0, part.last - named)
         yield from gathered.add(batch, lines[first:last], compare=archive.followed(journal.tist, batch.n))
-        named += amount_of(lines)
-        if part.last is not None and named.objects >= part.last:
+        named += len(lines)
+        if part.last is not None and named >= part.last:
             break
     end = part.last is None and journal.finished and path not in reader.unread
     if end:
-        memory.know_journal(journal.tist, named, reader.ends[journal.tist])
+        memory.know_journal(journal.tist, reader.named[journal.tist], reader.ends[journal.tist])
     yield from gathered.rest(end=end)
 
 

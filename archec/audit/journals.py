@@ -14,6 +14,7 @@ from typing import NamedTuple
 from archec.archive.journal import records_in
 from archec.archive.recovery import not_of_this_store
 from archec.audit.disk import OutOfPlace
+from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.catalogue.records import RunStart
@@ -54,7 +55,7 @@ class Journals:
 
     ``unread`` are findings about journals that are missing or cannot be read to their end, by relative path; ``ends``
     are the ends of those that were read completely, by run; ``torn`` is the number of bytes at the end of an unfinished
-    one that are not a batch.
+    one that are not a batch; ``named`` is how much is named by what was read of each.
     """
 
     def __init__(self, archive: Audited) -> None:
@@ -63,6 +64,7 @@ class Journals:
         self.unread: dict[str, Finding] = {}
         self.ends: dict[int, Ends] = {}
         self.torn: dict[str, int] = {}
+        self.named: dict[int, Amount] = {}
         for finding in archive.findings:
             if finding.code in ("journal-damaged", "journal-missing"):
                 self.unread[finding.path] = finding
@@ -93,14 +95,14 @@ class Journals:
             self.unread.setdefault(path, Finding("journal-missing", path, message))
         return known
 
-    def batches(self, journal: JournalFile, last: int | None = None) -> Iterator[JournalBatch]:
-        """The batches of a journal, up to number ``last``; if it cannot be read further, ``unread`` has the reason."""
+    def batches(self, journal: JournalFile) -> Iterator[tuple[JournalBatch, list[bytes]]]:
+        """The batches of a journal, each with its lines that name something; if it cannot be read further, ``unread``
+        has the reason."""
         path, scanner, position = f"{RUNS}/{journal.path.name}", Scanner(journal.path), self._archive.position
         prev, head, n = "", "", 0
+        self.named[journal.tist] = Amount()
         try:
             for batch in scanner.batches():
-                if last is not None and batch.n > last:
-                    return
                 if batch.n == 1 and (told := _run_in(batch, journal.path)) not in (0, journal.tist):
                     self._replaced.pop(path, None)
                     message = f"says that it is the journal of run {told}"
@@ -109,7 +111,9 @@ class Journals:
                 prev, head, n = prev or batch.prev, batch.sha256, batch.n
                 if (journal.tist, n) == (position.run, position.batch):
                     self._compare(path, batch)
-                yield batch
+                lines = list(filter(names_something, batch.lines))
+                self.named[journal.tist] += amount_of(lines)
+                yield batch, lines
         except CorruptJournal as error:
             code = "journal-chain" if isinstance(error, BrokenChain) else "journal-damaged"
             self._replaced.pop(path, None)
@@ -120,6 +124,11 @@ class Journals:
             self.unread.setdefault(path, Finding("journal-damaged", path, message))
         self.ends[journal.tist] = Ends(prev, head, n)
         self.torn[path] = 0 if journal.finished else size_of(journal) - scanner.valid
+
+    def whole(self, journal: JournalFile) -> tuple[Amount, Ends] | None:
+        """How much a finished journal names that was read to its end, and its ends."""
+        run = journal.tist
+        return (self.named[run], self.ends[run]) if journal.finished and run in self.ends else None
 
     def _compare(self, path: str, batch: JournalBatch) -> None:
         """Checks that the last batch followed by the catalogue is the one in the journal."""

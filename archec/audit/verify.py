@@ -15,7 +15,7 @@ from archec.archive.opening import scratch_folder
 from archec.archive.recovery import not_of_this_store
 from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.disk import journalled, known_tists, report_unknown_files, under_way, walk
-from archec.audit.expected import Amount, amount_of, key_of, names_something
+from archec.audit.expected import amount_of, key_of
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
 from archec.audit.journals import KEPT, Ends, Journals, run_of
@@ -210,12 +210,11 @@ class _Verification:
         counted: dict[int, int] = {}
         for number, journal in enumerate(files):
             self.meter.at(number)
-            named = Amount()
-            for batch in self.reader.batches(journal):
-                named += amount_of(list(filter(names_something, batch.lines)))
-            counted[journal.tist] = named.objects
-            if journal.finished and journal.tist in self.reader.ends:
-                self.memory.know_journal(journal.tist, named, self.reader.ends[journal.tist])
+            for _ in self.reader.batches(journal):
+                continue
+            counted[journal.tist] = self.reader.named[journal.tist].objects
+            if (whole := self.reader.whole(journal)) is not None:
+                self.memory.know_journal(journal.tist, *whole)
         return counted
 
     def _total(self, files: Sequence[JournalFile], counted: Mapping[int, int]) -> int:
