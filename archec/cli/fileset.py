@@ -130,7 +130,7 @@ def ingest(
             for name in dict.fromkeys(kept):
                 held = find_fileset(archive, name)
                 item = item_name(held.manifest.platform_domain, held.manifest.platform_id, held.manifest.version)
-                write_export(archive, held, "folder", to / item)
+                write_export(archive, held, "folder", to / item, again=True)
     context.exit(int(exit_code(counter.statuses)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,6 +15,7 @@ from archec.archive.opening import Archive
 from archec.catalogue.model import FilesetManifestFile
 from archec.digest import Digests, md5_hex, sha256_hex
 from archec.errors import CorruptArchive, StorageFailed, UsageError
+from archec.fileset.checksums import read_whole
 from archec.fileset.lookup import HeldFileset, open_file
 from archec.fileset.manifest import is_whole, safe_path
 from archec.store.durable import failure
@@ -35,15 +37,17 @@ _CROISSANT = {
 _METADATA = "https://w3id.org/ro/crate/1.1"
 
 
-def export(archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetch: bool = False) -> int:
+def export(
+    archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetch: bool = False, again: bool = False
+) -> int:
     """Writes a fileset into a new or empty directory; the number of files. ``fetch``: of a bag, fetch.txt in place of
-    data.
+    data. ``again``: files may be there already, with the same bytes.
 
     Raises UsageError for a directory that has something in it, CorruptArchive if bytes are not those of the manifest.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if not again and any(folder.iterdir()):
             raise UsageError(f"{folder}: is not empty", hint="use a new or an empty directory")
         files = [file for file in held.manifest.manifest if is_whole(file)]
         WRITERS[form](_Export(archive, held, files, folder, fetch))
@@ -68,13 +72,20 @@ _Writer = Callable[[_Export], None]
 def _copy(of: _Export, file: FilesetManifestFile, target: Path) -> None:
     """Writes one file, and makes sure of its bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    digests = Digests()
-    with open_file(of.archive, file, of.held.manifest.bundle) as stream, open(target, "xb") as out:
+    if os.path.lexists(target):
+        with open(target, "rb") as there:
+            if read_whole(there)[0].sha256 == file.sha256:
+                return
+        raise UsageError(f"{target}: is not the file of the data set", hint="remove it, or use a new directory")
+    digests, part = Digests(), target.with_name(f".{file.sha256}.part")
+    with open_file(of.archive, file, of.held.manifest.bundle) as stream, open(part, "wb") as out:
         while data := stream.read(_PIECE):
             digests.update(data)
             out.write(data)
     if digests.sha256 != file.sha256:
+        part.unlink()
         raise CorruptArchive(f"{file.path}: has sha256 {digests.sha256}, but {file.sha256} is in the manifest")
+    part.rename(target)
 
 
 def _folder(of: _Export) -> None:
@@ -150,7 +161,7 @@ def _ro_crate(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str, 
     about = _about(held)
     root = {
         "@id": "./", "@type": "Dataset", **about, "datePublished": about.get("datePublished", _date(held.tist)),
-        "license": held.manifest.metadata.get("license") or "see the landing page",
+        "license": about.get("license", "see the landing page"),
         "hasPart": [{"@id": _entity(file)} for file in files],
     }  # fmt: skip
     entities = [
@@ -214,6 +225,7 @@ def _about(held: HeldFileset) -> dict[str, Any]:
         "identifier": f"https://doi.org/{doi}" if isinstance(doi, str) and doi else manifest.fileset,
         "url": manifest.web_base_url,
         "version": manifest.version,
+        "license": manifest.metadata.get("license"),
         "datePublished": _date(manifest.published) if manifest.published else None,
     }
     return {name: value for name, value in found.items() if value}

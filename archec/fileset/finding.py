@@ -66,7 +66,10 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
         if found.helper is None or (found.helper.name == GenericHelper.name and not page.body):
             raise _unmatched(work, page)
     questions = found.helper.questions(asked, resource, follow=work.options.follow_concept)
-    found.item = public_item(await _asked(work, questions, found, found.helper))
+    try:
+        found.item = public_item(await _asked(work, questions, found, found.helper))
+    except NoPlatformMatch as problem:
+        raise NoPlatformMatch(f"{problem.message}; {_tried(work)}") from problem
 
 
 async def _asked(work: Work, questions: Any, found: Found, helper: FilesetPlatformHelper | None) -> Any:

@@ -8,9 +8,13 @@ from __future__ import annotations
 import tarfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
+from itertools import islice
 from typing import IO, BinaryIO, NamedTuple
+
+from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile
 from archec.digest import Digests
@@ -47,12 +51,16 @@ def interior(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
     ``BROKEN`` where it is no bundle, OutOfBounds where there is more in it than the bounds allow."""
     found: list[FilesetManifestFile] = []
     left = bounds.size
+    names: Counter[str] = Counter()
     for name, size, stream, why in _members(bundle):
         if len(found) >= bounds.files:
             raise OutOfBounds(Status.TOO_MANY_FILES, f"more than {bounds.files} files")
         if name in _NO_FILES:
             continue
         file = _read(name, size, stream, why, left)
+        names[file.path] += 1
+        if (number := names[file.path]) > 1:
+            file = replace(file, extra={**(file.extra or {}), "member": number})
         left -= file.size or 0
         if left < 0:
             raise OutOfBounds(Status.TOO_LARGE_SIZE, f"more than {bounds.size} bytes when unpacked")
@@ -120,12 +128,13 @@ class Member:
 
 
 @contextmanager
-def open_member(bundle: BinaryIO, path: str) -> Iterator[Member]:
-    """One file in a bundle, open for reading. Raises NotHeld if there is none of this path, or if it cannot be read
-    because the bundle is damaged or none at all."""
+def open_member(bundle: BinaryIO, path: str, number: int = 1) -> Iterator[Member]:
+    """One file in a bundle, open for reading: that with this ``number`` of those with its path. Raises NotHeld if there
+    is none, or if it cannot be read because the bundle is damaged or none at all."""
     with closing(_members(bundle)) as members:
         with _readable(path):
-            found = next((member for member in members if clean(member[0]) == path), None)
+            same = (member for member in members if clean(member[0]) == path)
+            found = next(islice(same, number - 1, None), None)
         if found is None:
             raise NotHeld(f"{path}: the bundle contains no such file")
         _, _, stream, why = found

@@ -164,7 +164,8 @@ def open_file(
     """The bytes of a file of a manifest, open for reading; ``bundle`` is what those without a URL are in. Raises
     NotHeld and CorruptArchive."""
     if file.platform_url is None and bundle is not None:
-        with open_file(archive, bundle) as whole, open_member(whole, file.path) as stream:
+        number = (file.extra or {}).get("member", 1)
+        with open_file(archive, bundle) as whole, open_member(whole, file.path, number) as stream:
             yield cast(BinaryIO, stream)
         return
     obi = normalise_url(file.platform_url or "")

@@ -133,7 +133,9 @@ class WebBundledStrategy(FilesetIngestStrategy):
         files = with_safe_paths(found)
         lacking = _lacking(item.manifest or [], files)
         status = Status.BUNDLE_INCOMPLETE if lacking else overall(files, single=False)
-        message = f"the bundle lacks {counted(len(lacking), 'file')}: {lacking[0].path[:200]}" if lacking else ""
+        message = _what_lacks(files)
+        if lacking:
+            message = f"the bundle lacks {counted(len(lacking), 'file')}: {lacking[0].path[:200]}"
         return self._captured(ArchiveStrategyResult(
             ingest_strategy=self.strategy.value, status=status.value, manifest=[*files, *lacking], bundle=bundle,
             message=message,

@@ -60,6 +60,20 @@ def test_the_interior_is_read_without_unpacking(make: object) -> None:
         assert stream.read() == FILES["Data/a.csv"]
 
 
+def test_files_with_one_path_are_files_of_their_own() -> None:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as bundle:
+        bundle.writestr("p", b"first")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            bundle.writestr("p", b"x")
+    data = target.getvalue()
+    found = interior(io.BytesIO(data), LARGE)
+    assert [(file.path, (file.extra or {}).get("member")) for file in found] == [("p", None), ("p", 2)]
+    for number, content in ((1, b"first"), (2, b"x")):
+        with open_member(io.BytesIO(data), "p", number) as stream:
+            assert stream.read() == content
+
+
 def test_hostile_names_encrypted_and_broken_members_are_told_of() -> None:
     data = bytearray(zipped({"../../evil": b"x", "secret": b"y" * 100, "good": b"z"}))
     at = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 4)

@@ -664,6 +664,9 @@ def test_no_more_is_read_of_a_page_than_a_page_has(
     assert (result.status, result.total_size, result.terminal) == ("success-file", 10**6, None)
     page = platform.bodies["/large"] = b'<html><link rel="item" href="' + b"a" * 10**6
     assert filesets.ingest(f"{platform.url}/large")[0].status == "body-too-large"
+    platform.bodies["/none"] = b"<html></html>"
+    (none,) = filesets.ingest(f"{platform.url}/none")
+    assert (none.status, "tried zenodo, " in (none.message or "")) == ("no-platform-match", True)
     url = zenodo(platform, 7, {"p": 10})
     platform.bodies["/records/7"] = page
     result = filesets.ingest(url)[0]

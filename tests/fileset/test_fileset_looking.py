@@ -193,6 +193,19 @@ def test_files_in_a_folder_have_safe_paths(one: Filesets, tmp_path: Path) -> Non
     assert command(one, "export", "10.5281/zenodo.7", "--as", "folder", str(folder))[0] == 2
 
 
+def test_copies_are_kept_up_to_date(one: Filesets, tmp_path: Path) -> None:
+    ingest = ("ingest", "10.5281/zenodo.7", "--to", str(tmp_path))
+    assert command(one, *ingest)[0] == 0
+    (copy,) = tmp_path.rglob("p q.csv")
+    copy.unlink()
+    assert command(one, *ingest)[0] == 0
+    assert copy.stat().st_size == SIZES["data/p q.csv"]
+    copy.write_text("mine")
+    assert command(one, *ingest)[0] == 2
+    assert copy.read_text() == "mine"
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == len(SIZES)
+
+
 def test_bags_are_valid(one: Filesets, tmp_path: Path) -> None:
     bag = bagit.Bag(str(exported(one, "bagit", tmp_path)))
     assert bag.validate()

@@ -22,7 +22,7 @@ from archec.fileset.checksums import other_checksum
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
-from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, same_origin
+from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, license_of, same_origin
 from archec.fileset.platforms.dataverse import DataverseHelper
 from archec.fileset.platforms.dryad import DryadHelper
 from archec.fileset.platforms.dspace import DspaceHelper
@@ -505,6 +505,23 @@ def test_hostile_links_take_linear_time(piece: str) -> None:
     data = {"@type": "Dataset", "distribution": [{"contentUrl": "/p", "contentSize": size}]}
     generic(page(f'<script type="application/ld+json">{json.dumps(data)}</script>'.encode()))
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({"id": "cc-by-4.0"}, "cc-by-4.0"), ({"name": "CC0", "uri": "http://h/0"}, "http://h/0"),
+        ("http://h/0", "http://h/0"),
+        ([{"id": "mit", "title": {"en": "MIT"}}, "x"], "mit"),
+        ("NONE", None), (None, None), ([], None), ({"id": 7}, None),
+    ],
+)  # fmt: skip
+def test_a_licence_in_any_form(said: object, found: str | None) -> None:
+    assert license_of(Field(said)) == found
+    item = item_of(ZenodoHelper, "https://zenodo.org/records/7", {
+        "/records/7": {**made.ZENODO, "metadata": {**made.ZENODO["metadata"], "license": said}}  # type: ignore[dict-item]
+    })  # fmt: skip
+    assert (item.archiveorg_item_meta or {}).get("license") == found
 
 
 ATTRIBUTES = st.sampled_from(("name", "content", "rel", "href", "type", "profile"))

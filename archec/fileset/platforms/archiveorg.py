@@ -13,6 +13,7 @@ from archec.fileset.platforms.base import (
     Question,
     Questions,
     check_known,
+    license_of,
     manifest_file,
     quoted,
 )
@@ -59,6 +60,7 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         rows = (_file(row, known, base) for row in body["files"].items())
         return self.item(
             url, known, [file for file in rows if file is not None], title=_first(meta["title"]), name=known,
+            meta={"license": license_of(meta["licenseurl"])},
             page=urljoin(base, f"/details/{known}"), bundle=urljoin(base, f"/compress/{known}"),
             published=next((one.tist() for one in meta["publicdate"].one_or_more()), 0),
         )  # fmt: skip

@@ -266,6 +266,13 @@ def item_name(*parts: str) -> str:
     return _ITEM_NAME.sub("_", "-".join(filter(None, parts)))[:100].strip("._-")
 
 
+def license_of(field: Field) -> str | None:
+    """What a field says of the licence: a URL, an id or a name, also within an object or a list; None if nothing."""
+    first = next(field.one_or_more(), field)
+    said = [first[name].raw for name in ("url", "uri", "id", "name")] if first.is_object else [first.raw]
+    return next((fields.clean(one) for one in said if isinstance(one, str) and one.lower() not in ("", "none")), None)
+
+
 def download_url(field: Field, base: str) -> str:
     """The URL in a field, absolute. Raises PlatformError if it is no http(s) URL."""
     text = field.text().strip()

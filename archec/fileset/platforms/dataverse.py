@@ -21,6 +21,7 @@ from archec.fileset.platforms.base import (
     Question,
     Questions,
     check_known,
+    license_of,
     manifest_file,
     path_of,
     query_of,
@@ -121,6 +122,7 @@ class DataverseHelper(FilesetPlatformHelper):
         meta = {
             "date": (version["releaseTime"].text_or_none() or "")[:10],
             "doi": known[4:] if known.lower().startswith("doi:") else "",
+            "license": license_of(version["license"]),
         }
         return self.item(
             url, known, manifest, title=_title(version), order=_order(version), meta=meta,

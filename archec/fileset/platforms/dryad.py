@@ -15,6 +15,7 @@ from archec.fileset.platforms.base import (
     Questions,
     check_known,
     download_url,
+    license_of,
     manifest_file,
     paged_files,
     quoted,
@@ -54,6 +55,7 @@ class DryadHelper(FilesetPlatformHelper):
         number = data["versionNumber"].whole_or_none()
         return self.item(
             url, known, manifest, title=data["title"].text_or_none(), order=(number,) if number is not None else (),
+            meta={"license": license_of(data["license"])},
             page=urljoin(url, f"/dataset/{known}"), published=data["publicationDate"].tist(),
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from archec.fileset.platforms.base import (
     Questions,
     check_known,
     download_url,
+    license_of,
     manifest_file,
     path_of,
     quoted,
@@ -143,4 +144,5 @@ def _item_meta(article: Field) -> dict[str, object]:
         "doi": article["doi"].text_or_none(),
         "creator": [name for one in article["authors"].items() if (name := one["full_name"].text_or_none())],
         "description": article["description"].text_or_none(),
+        "license": license_of(article["license"]),
     }

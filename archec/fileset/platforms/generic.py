@@ -29,6 +29,7 @@ from archec.fileset.platforms.base import (
     download_url,
     host_of,
     item_name,
+    license_of,
     manifest_file,
 )
 from archec.fileset.redaction import public_url
@@ -105,6 +106,7 @@ class GenericHelper(FilesetPlatformHelper):
             url, work, files, title=name, name=item_name(self.domain(url), work.replace("/", "_")), page=url,
             version=fields.clean(str(version))[:100] if isinstance(version, (str, int, float)) else "",
             published=published.tist() if isinstance(published.raw, str) else 0,
+            meta={"license": license_of(about["license"])},
         )  # fmt: skip
         cited = next((link.url for link in found if "cite-as" in link.relations and is_url(link.url)), "")
         return replace(item, cite_as=cited if len(cited) < _LONGEST_CITED else "")

@@ -21,6 +21,7 @@ from archec.fileset.platforms.base import (
     check_known,
     download_url,
     item_name,
+    license_of,
     manifest_file,
     path_of,
     quoted,
@@ -209,6 +210,7 @@ def _item_meta(record: Field, meta: Field) -> dict[str, object]:
         "creator": creators,
         "description": meta["description"].text_or_none(),
         "version": meta["version"].text_or_none(),
+        "license": license_of(meta["license"]) or license_of(meta["rights"]),
     }
 
 
