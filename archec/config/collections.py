@@ -25,7 +25,7 @@ RESERVED = ("oai", "cdx", "web", "wayback", "healthz", "metrics")
 """Paths of the server, which are reserved."""
 
 _NAME = re.compile(r"[^\s/?#%\x00-\x1f\x7f]{1,100}")
-_KEYS: Mapping[str, str] = {
+KEYS: Mapping[str, str] = {
     "index": "index",
     "index_paths": "index",
     "index_group": "index_group",
@@ -147,9 +147,9 @@ def _settings(where: str, value: Any) -> dict[str, Any]:
     given: dict[str, Any] = {}
     spelled: dict[str, str] = {}
     for key, item in value.items():
-        name = _KEYS.get(str(key))
+        name = KEYS.get(str(key))
         if name is None:
-            raise Misfit(f"{where}: unknown setting {key}{_nearest(str(key), _KEYS)}")
+            raise Misfit(f"{where}: unknown setting {key}{_nearest(str(key), KEYS)}")
         if name in given:
             raise Misfit(f"{where}: {spelled[name]} and {key} are the same setting; remove one of them")
         given[name], spelled[name] = item, str(key)

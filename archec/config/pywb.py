@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
-from archec.config.collections import CollectionConfig, Misfit, read_collections
+from archec.config.collections import KEYS, CollectionConfig, Misfit, read_collections
 from archec.errors import ConfigError
 
 _KNOWN = ("collections", "archive_paths", "index_paths", "collections_root")
@@ -39,7 +40,8 @@ def load_pywb(path: Path) -> Pywb:
         raise ConfigError(f"{path}: collections: {error}") from error
     base = path.absolute().parent
     absolute = tuple(_with_absolute_paths(one, base) for one in made)
-    return Pywb(absolute, tuple(str(key) for key in data if key not in _KNOWN))
+    others = (f"{name}.{key}" for name, value in (data.get("collections") or {}).items() for key in _other_keys(value))
+    return Pywb(absolute, (*(str(key) for key in data if key not in _KNOWN), *others))
 
 
 def _collections(data: dict[str, Any], base: Path) -> dict[str, Any]:
@@ -56,9 +58,17 @@ def _collections(data: dict[str, Any], base: Path) -> dict[str, Any]:
         elif isinstance(value, str):
             value = {"index": value}
         if isinstance(value, dict):
-            value = _with_archives(value, archives)
+            others = _other_keys(value)
+            value = _with_archives({key: item for key, item in value.items() if key not in others}, archives)
         made[name] = value
     return made
+
+
+def _other_keys(collection: Any) -> list[str]:
+    """The settings of a collection that archec ignores (``acl_paths``, ``title``): all that resemble none of its
+    own."""
+    given = map(str, collection) if isinstance(collection, dict) else ()
+    return [key for key in given if not get_close_matches(key, KEYS, 1, 0.8)]
 
 
 def _with_absolute_paths(collection: CollectionConfig, base: Path) -> CollectionConfig:

@@ -224,11 +224,11 @@ archive_paths: ./warcs
 collections:
   every: $all
   plain: ./index
-  group: {index_group: {ia: 'cdx+http://h/cdx /web/'}, timeout: 0}
+  group: {index_group: {ia: 'cdx+http://h/cdx /web/'}, timeout: 0, acl_paths: ./acl, title: x}
   seq: {sequence: [{index: ./index, name: near}, {index: $live}]}
 """)
     found = load_pywb(file)
-    assert found.ignored == ("debug", "framed_replay")
+    assert found.ignored == ("debug", "framed_replay", "group.acl_paths", "group.title")
     by_name = {one.name: one for one in found.collections}
     assert set(by_name) == {"one", "two", "every", "plain", "group", "seq"}
     assert [one.name for one in by_name["every"].steps[0].sources] == ["one", "two"]
