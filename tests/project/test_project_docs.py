@@ -266,3 +266,16 @@ def test_every_module_says_what_it_is() -> None:
         if path.stat().st_size:
             first = inspect.cleandoc(path.read_text(encoding="utf-8")).lstrip("#!\n")
             assert first.startswith(('"""', 'r"""')), path
+
+
+def test_every_module_is_in_the_guide_to_its_package() -> None:
+    """And the guide names no other. A command has a file of its name, and ``archec.cli`` is not listed."""
+    guide = section((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), "## The packages")
+    named, known = set(re.findall(r"(?<!\*)\*([a-z_0-9]+)\*(?!\*)", guide)), set[str]()
+    for package in sorted(path.parent for path in (ROOT / "archec").glob("*/__init__.py")):
+        modules = {path.stem for path in package.glob("*.py")} - {"__init__"}
+        paragraph = next(one for one in guide.split("\n**`")[1:] if package.name in one.partition("**")[0].split("`"))
+        missing = [name for name in sorted(modules) if f"*{name}*" not in paragraph]
+        assert package.name == "cli" or not missing, (package.name, missing)
+        known |= modules
+    assert named <= known, sorted(named - known)
