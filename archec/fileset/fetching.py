@@ -91,6 +91,8 @@ async def fetch_one(
             work.kept(item, body)
             work.ledger.over([obi])
             return _whole_file(file, sums, body, tist, Status.EXISTS)
+    if helper is not None and not helper.is_documented and not await work.asker.allowed(url):
+        return _failed(file, Status.ROBOTS, "robots.txt does not allow it")
     outcome = await work.downloader.fetch(file, url, obi, helper, room)
     if isinstance(outcome, NotFetched):
         return _failed(file, outcome.status, outcome.message, outcome.received)

@@ -20,7 +20,6 @@ from archec.fileset.status import (
     FilesetProblem,
     NoPlatformMatch,
     PlatformGone,
-    PlatformHttpError,
     PlatformNotFound,
     PlatformRestrictedError,
     Status,
@@ -40,7 +39,7 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
         status, message = await _process(work, found)
         message = message or _selected(work, found)
     except FilesetProblem as problem:
-        has_page = not isinstance(problem, (PlatformHttpError, PlatformNotFound))
+        has_page = not isinstance(problem, PlatformNotFound)
         if isinstance(problem, PlatformRestrictedError) and problem.item is not None:
             found.item = public_item(problem.item)
         status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)

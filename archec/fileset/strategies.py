@@ -258,7 +258,8 @@ def fileset_of(item: FilesetPlatformItem) -> str:
 def _what_lacks(files: Sequence[FilesetManifestFile]) -> str:
     """The first file that is not held, and why; empty if all are held."""
     failed = next((file for file in files if not is_whole(file)), None)
-    return "" if failed is None else f"{failed.path[:200]}: {(failed.extra or {}).get('error') or failed.status}"
+    extra = failed.extra or {} if failed is not None else {}
+    return "" if failed is None else f"{failed.path[:200]}: {extra.get('error') or extra.get('why') or failed.status}"
 
 
 def _lacking(told: Sequence[FilesetManifestFile], found: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:

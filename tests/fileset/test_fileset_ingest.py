@@ -744,6 +744,12 @@ def test_robots_bind_pages_and_not_documented_apis(filesets: Filesets, platform:
     platform.bodies["/data/7"] = b"<html></html>"
     assert filesets.ingest(f"{platform.url}/data/7")[0].status == "robots"
     assert "/data/7" not in filesets.asked()
+    platform.bodies["/robots.txt"] = b"User-agent: *\nDisallow: /data/p"
+    platform.bodies["/data/7"] = b'<html><link rel="item" href="/data/p"><link rel="item" href="/data/q"></html>'
+    platform.files |= {"/data/p": b"p", "/data/q": b"q"}
+    (last_resort,) = filesets.ingest(f"{platform.url}/data/7")
+    assert [file.status for file in last_resort.manifest or ()] == ["robots", "success"]
+    assert "/data/p" not in filesets.asked()
 
 
 def test_a_landing_page_that_cannot_be_had_says_why_and_when_again(folder: Path, platform: Platform) -> None:
@@ -767,6 +773,9 @@ def test_a_landing_page_that_cannot_be_had_says_why_and_when_again(folder: Path,
     assert lasting == {"no-platform-match", "bad-redirect", "skip-url-blocklist", "bad-request"}
     platform.bodies["/records/7"] = 403
     assert filesets.ingest(f"{host}/go")[0].status == "success-file", "the platform is known, its page does not matter"
+    platform.bodies |= {"/records/7": b"<html></html>", "/api/records/7": 500}
+    (broken,) = filesets.ingest(record)
+    assert (broken.status, (broken.terminal or {})["terminal_url"]) == ("platform-http-error", record)
 
 
 def test_signatures_of_redirect_targets_are_kept_nowhere(filesets: Filesets, platform: Platform) -> None:

@@ -93,7 +93,8 @@ class FilesetPlatformHelper:
 
     ``api`` begins with ``/`` where each of the hosts has its own API. ``secret_header`` is how a token is sent;
     ``pages`` are the paths of the pages of a work and of one of its versions, if they follow from ``{work}`` and
-    ``{version}``.
+    ``{version}``. ``is_documented``: there is an API that is meant for programs, so that robots.txt does not bind the
+    downloads that it names.
     """
 
     name: ClassVar[str] = ""
@@ -103,6 +104,7 @@ class FilesetPlatformHelper:
     pattern: ClassVar[re.Pattern[str]] = re.compile("")
     secret_header: ClassVar[tuple[str, str]] = ("Authorization", "Bearer {}")
     pages: ClassVar[tuple[str, str] | None] = None
+    is_documented: ClassVar[bool] = True
 
     def __init__(
         self, config: PlatformConfig | None = None, ask: Callable[[Question], PlatformAnswer] | None = None

@@ -61,6 +61,7 @@ class GenericHelper(FilesetPlatformHelper):
 
     name = "generic"
     pages = ("/{work}", "/{work}")
+    is_documented = False
 
     def match_request(
         self, request: IngestRequest, resource: Resource | None = None, html_biblio: object = None
