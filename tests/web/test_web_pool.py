@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,14 @@ def test_tasks_whose_workers_are_stopped_again_and_again_are_internal_faults(hos
     assert len(stopped) == 2
 
 
+def test_how_long_a_host_must_wait_is_told_at_once(hostile: Hostile, tmp_path: Path) -> None:
+    """So that the successor of a process that dies knows it."""
+    lazy = replace(QUICK, flush=600.0, tick=600.0)
+    with FetchPool(settings(workers=1), AGENT, ("web_support:folder_sink", [tmp_path]), lazy) as fetching:
+        fetching.submit([FetchTask(hostile.url("/later?after=3600"))])
+        wait_for(lambda: any(hop.wait == 3600 for hop in fetching.collect(1.0)))
+
+
 class Deadly:
     """A sink that kills its process at one URL."""
 
@@ -272,6 +281,7 @@ def test_no_process_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 MAIN = """
 import signal, sys
+from dataclasses import replace
 from pathlib import Path
 from archec.config import FetchConfig
 from archec.web.pool import FetchPool
