@@ -94,6 +94,10 @@ class Catalogue(ABC):
         """Fobis with due <= ``before`` by (due, id), beginning behind ``after``."""
 
     @abstractmethod
+    def with_outcome(self, outcomes: Collection[str]) -> Iterator[str]:
+        """The fobis whose last visit had any of these outcomes, by id. Reads all visits."""
+
+    @abstractmethod
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
         """The least place of each text, by checksum. Redirects are no places: their bytes are at their targets."""
 

@@ -259,6 +259,12 @@ class MongoCatalogue(Catalogue):
         pairs = self._pages.by_pair("mo", ("due", "_id"), start, _PAGE, most=before, fields={"due": 1})
         return (DueFobi(document["due"], document["_id"]) for document in pairs)
 
+    def with_outcome(self, outcomes: Collection[str]) -> Iterator[str]:
+        where, after = {"outcome": {"$in": list(outcomes)}}, ""
+        while page := self._pages.page("visits", {**where, "_id": {"$gt": after}}, ("_id",), _PAGE, {"_id": 1}):
+            yield from (document["_id"] for document in page)
+            after = page[-1]["_id"]
+
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
         text, fields = "", {"text": 1, "first": 1, "obi": 1}
         while True:

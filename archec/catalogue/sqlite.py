@@ -289,6 +289,10 @@ class SQLiteCatalogue(Database, Catalogue):
         start = (*(after or (-1, "")), before)
         return (DueFobi(*row) for row in self._paged(sql, start, lambda row: (*row, before), _PAGE))
 
+    def with_outcome(self, outcomes: Collection[str]) -> Iterator[str]:
+        sql = f"SELECT id FROM visits WHERE id > ? AND outcome IN ({_marks(outcomes)}) ORDER BY id LIMIT ?"
+        return (obi for (obi,) in self._paged(sql, ("", *outcomes), lambda row: (*row, *outcomes), _PAGE))
+
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
         sql = (
             "SELECT text, first, id FROM versions WHERE kind = ? AND text > ? AND first IS NOT NULL"

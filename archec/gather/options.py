@@ -13,7 +13,8 @@ from archec.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a run; see ``archec gather --help``. ``template_files`` is the setting of that name, ``repeated``
+    """The options of a run; see ``archec gather --help``. ``template_files`` is the setting of that name,
+    ``refusals`` the checksum of those by which archec refuses files (:func:`archec.gather.plan.refusals`), ``repeated``
     a file for the handles that occur more than once in the data set."""
 
     file: Path | None = None
@@ -27,6 +28,7 @@ class Options:
     trust_clock: bool = False
     accept: frozenset[str] = frozenset()
     template_files: tuple[str, ...] = ()
+    refusals: str = ""
     budget: Budget = NO_LIMIT
     repeated: Path | None = None
 
@@ -39,6 +41,7 @@ class Options:
             "salvage": self.salvage,
             "accept": sorted(self.accept),
             "template_files": list(self.template_files),
+            "refusals": self.refusals,
         }
 
     def carrying_on(self, kept: Mapping[str, Any]) -> Options:

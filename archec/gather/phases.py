@@ -101,7 +101,7 @@ class Phases:
     def _visit_files(self, on_gone: Callable[[str], None]) -> str:
         with self._file_phase(on_gone) as (phase, hosts):
             files = self.options.budget.files
-            due = due_files(self.archive.catalogue, self.archive.config.fetch, self.at.when)
+            due = due_files(self.archive.catalogue, self.archive.config.fetch, self.at.when, self.report.run)
             free = (fobi for fobi in due if self._may_be_asked(fobi.id, hosts))
             if not make_plan(self.spool, free, files + 1 if files else 0):
                 return ""

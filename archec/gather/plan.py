@@ -8,14 +8,18 @@ the others.
 from __future__ import annotations
 
 import heapq
+import json
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
+from xxhash import xxh3_64_hexdigest
+
+from archec.archive.runs import newest_first
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import DueFobi
-from archec.catalogue.model import Obi
+from archec.catalogue.model import Obi, Run
 from archec.config import Config, FetchConfig
 from archec.gather.spool import Spool
 from archec.gather.visits import RunTime
@@ -32,11 +36,48 @@ LAST_ID = "\U0010ffff"
 """Sorts after every id."""
 
 
-def due_files(catalogue: Catalogue, config: FetchConfig, now: int) -> Iterator[DueFobi]:
-    """The files that are due. One that is due in more than a year (or ``revisit_max``) was visited with a wrong clock:
-    it is due now."""
+_REFUSED = ("bad-certificate", "blocked-address", "denied", "robots", "too-large")
+"""Outcomes that another configuration may change."""
+
+
+def due_files(catalogue: Catalogue, config: FetchConfig, now: int, run: int = MAX_TIST + 1) -> Iterator[DueFobi]:
+    """The files that are due in ``run``, by default the next one.
+
+    One that is due in more than a year (or ``revisit_max``) was visited with a wrong clock: it is due now. So is one
+    that was refused, if the settings have changed since the last run that came to its end.
+    """
     beyond = now + max(_YEAR, int(config.revisit_max))
-    return chain(catalogue.due(now), catalogue.due(MAX_TIST, DueFobi(beyond, LAST_ID)))
+    due = chain(catalogue.due(now), catalogue.due(MAX_TIST, DueFobi(beyond, LAST_ID)))
+    before = next((_refusals_of(one) for one in newest_first(catalogue, run) if _has_finished(one)), "")
+    if before in ("", refusals(config)):
+        return due
+    return chain(due, _not_due(catalogue, now, beyond))
+
+
+def refusals(config: FetchConfig) -> str:
+    """A checksum of the settings by which archec itself refuses to fetch a file, or to keep it."""
+    rules = (
+        config.allow_networks, config.deny, config.insecure_hosts, config.max_size, config.robots, config.robots_tags,
+    )  # fmt: skip
+    return xxh3_64_hexdigest(repr(rules).encode())
+
+
+def _refusals_of(run: Run) -> str:
+    return str(json.loads(run.options).get("refusals", ""))
+
+
+def _has_finished(run: Run) -> bool:
+    """Whether a run has visited all files that were due."""
+    return run.kind == "gather" and run.state in ("done", "held-back") and bool(json.loads(run.options).get("fetch"))
+
+
+def _not_due(catalogue: Catalogue, now: int, beyond: int) -> Iterator[DueFobi]:
+    """The files that were refused, without those that are due anyway."""
+    refused = catalogue.with_outcome(_REFUSED)
+    while page := list(islice(refused, _BATCH)):
+        for fobi in catalogue.obis("fobi", page).values():
+            if now < fobi.due <= beyond:
+                yield DueFobi(fobi.due, fobi.id)
 
 
 def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:

@@ -28,7 +28,7 @@ from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retr
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
 from archec.gather.options import Options
 from archec.gather.phases import Phases
-from archec.gather.plan import due_files
+from archec.gather.plan import due_files, refusals
 from archec.gather.spool import Spool
 from archec.gather.visits import run_time
 from archec.progress import Meter, Silent
@@ -76,7 +76,7 @@ def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ig
 
 
 def _gather(config: Config, options: Options, meter: Meter, begun: Begun) -> Report:
-    options = replace(options, template_files=config.template_files)
+    options = replace(options, template_files=config.template_files, refusals=refusals(config.fetch))
     with rare_collections(), locked(config, "gather", meter, wait=options.wait) as archive:
         layout = archive.layout
         last = _taken_up(archive, options, last_run(layout))
@@ -267,7 +267,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
     It sees the catalogue as it is: batches of a killed run that are only in the journal are missing.
     """
     layout = open_store(config)
-    options = replace(options, template_files=config.template_files)
+    options = replace(options, template_files=config.template_files, refusals=refusals(config.fetch))
     known = journals(layout)
     run = stamp(known[-1].tist if known else None)
     chosen = hashed(choose(config, options.file, options.as_of, run), meter)
@@ -297,7 +297,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
             report.state, report.message = "damaged", str(error)
         report.stored_bytes = 0
         if options.fetch and report.state != "damaged":
-            due = sum(1 for _ in due_files(catalogue, config.fetch, at.when))
+            due = sum(1 for _ in due_files(catalogue, config.fetch, at.when, run))
             report.fobis["due"] = due + _unknown(catalogue, named)
     return report
 

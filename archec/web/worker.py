@@ -149,7 +149,7 @@ class _Outbox:
 
     def emit(self, serial: int, hop: Hop) -> None:
         self._hops.append((serial, hop))
-        if hop.wait or len(self._hops) >= self._tuning.batch:  # the successor of this process must know how long to wait
+        if hop.wait or len(self._hops) >= self._tuning.batch:  # a successor of this process must know of the wait
             self.flush()
         elif self._timer is None:
             self._timer = self._loop.call_later(self._tuning.flush, self.flush)

@@ -345,6 +345,8 @@ def test_due_goes_by_time_and_id(catalogue: Catalogue) -> None:
     assert isinstance(next(catalogue.due(0)), DueFobi)
     catalogue.write(lot(2, fobi("y", 1, due=25), fobi("b", due=99)))
     assert list(catalogue.due(30)) == [(0, "z"), (20, "c"), (20, "d"), (25, "y"), (30, "a")]
+    assert list(catalogue.with_outcome(["unreachable", "denied"])) == ["a", "b", "c", "d", "e"]
+    assert list(catalogue.with_outcome(["new"])) == ["y"]
 
 
 def test_counts(catalogue: Catalogue) -> None:

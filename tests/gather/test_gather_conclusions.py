@@ -27,8 +27,10 @@ from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.config import Config, FetchConfig
 from archec.gather.host_waits import HostTable
 from archec.gather.operator import retract_visits
+from archec.gather.run import Options, dry_run
 from archec.gather.visits import contradicts, doubtful
 from archec.history import History
+from archec.progress import Silent
 from archec.web.outcome import Outcome
 from archec.web.pool import FetchPool
 from archec.web.task import Hop
@@ -357,6 +359,17 @@ def test_what_is_denied_is_not_asked_for(config: Config, site: Site) -> None:
     assert not site.asked
     assert site.url("/a") in histories(config), "held is held"
     check(config)
+
+
+def test_what_other_settings_may_not_refuse_is_due_at_once(config: Config, site: Site) -> None:
+    later: dict[str, object] = {"fetch.revisit_min": "1d", "fetch.revisit_max": "1d"}
+    site["/a"], site["/b"] = pdf("a"), pdf("b")
+    write_papers(config, [site.url("/a"), site.url("/b")])
+    denied = change(config, {**later, "fetch.deny": [{"urls": ["*/b"]}]})
+    assert [dict(run(denied).fobis) for _ in range(2)] == [{"new": 1, "denied": 1}, {}]
+    config = change(config, later)
+    assert dry_run(config, Options(), Silent()).fobis["due"] == 1
+    assert [dict(run(config).fobis) for _ in range(2)] == [{"new": 1}, {}]
 
 
 # -- URLs that no template names any more ------------------------------------------------------------
