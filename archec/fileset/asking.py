@@ -45,13 +45,18 @@ class Pace:
         self._counted = self._next = 0.0
         self.resting_until = 0.0
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def __aenter__(self) -> None:
         """Waits for a turn; it lasts until the end of the block."""
-        async with self._slots:
+        await self._slots.acquire()
+        try:
             while (wait := self._wait()) > 0:
                 await asyncio.sleep(wait)
-            yield
+        except BaseException:
+            self._slots.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.release()
 
     def _wait(self) -> float:
         """Seconds until the next turn; 0 takes it."""
@@ -129,7 +134,7 @@ class Asker:
         pace = self._pace(url, api=api)
         for attempt in range(self._config.retries + 1):
             last = attempt == self._config.retries
-            async with pace.turn():
+            async with pace:
                 response: Response | None = None
                 try:
                     response = await self._follow(url, headers, helper)

@@ -8,11 +8,10 @@ import gzip
 import hashlib
 import re
 import zlib
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping
 from concurrent.futures import Executor
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -131,7 +130,9 @@ class _Transfer:
         room: Room,
     ) -> None:  # fmt: skip
         self._of, self._file, self._url, self._obi, self._helper, self._room = of, file, url, obi, helper, room
-        self._taken = 0
+        self._size = 0
+        """Bytes that have come, of which the last ``_pieces`` are not written yet."""
+        self._pieces: list[bytes] = []
         self._is_over = False
         self._temp: Temp | None = None
         self._answer = Download(obi)
@@ -153,6 +154,7 @@ class _Transfer:
                 if outcome is not None:
                     return outcome
             except PlatformHttpError as error:
+                await self._in_thread(self._write, self._pieces)
                 now = self._size
                 failures = 0 if self._answer.validator and now > most + min(_BLOCK, most // 100) else failures + 1
                 most = max(most, now)
@@ -163,8 +165,7 @@ class _Transfer:
 
     async def _take_up(self, left: Download) -> Fetched | NotFetched | None:
         """What an earlier process left, if it is whole; else an attempt continues it."""
-        loop = asyncio.get_running_loop()
-        self._temp = await loop.run_in_executor(self._of._threads, self._of._writer.take_up, left.temp)
+        self._temp = await self._in_thread(self._of._writer.take_up, left.temp)
         if self._temp is None:
             return None
         self._take(self._temp.size)
@@ -222,37 +223,25 @@ class _Transfer:
             self._of._ledger.note(self._download())
         most = self._file.size
         slack = (most or 0) // 1000 + 1000 if self._is_packed else 0  # what gzip adds to bytes that are random
-        loop, temp = asyncio.get_running_loop(), self._temp
-        pieces: list[bytes] = []
         waiting = 0
         writing: asyncio.Future[None] | None = None
-        received = temp.size
         try:
             async for piece in cast(AsyncIterable[bytes], response.stream):
-                pieces.append(piece)
+                self._pieces.append(piece)
                 waiting += len(piece)
-                received += len(piece)
-                self._of._progress.received(len(piece))
                 self._take(len(piece))
+                self._of._progress.received(len(piece))
                 self._is_over = self._room.left < 0
-                if self._is_over or (most is not None and received > most + slack):
+                if self._is_over or (most is not None and self._size > most + slack):
                     break
                 if waiting >= _BLOCK:
                     if writing is not None:
                         await _finished(writing)
-                    writing = loop.run_in_executor(self._of._threads, self._write, temp, pieces)
-                    pieces, waiting = [], 0
+                    writing = self._start(self._write, self._pieces)
+                    self._pieces, waiting = [], 0
         finally:
-            cancelled: asyncio.CancelledError | None = None
-            try:
-                if writing is not None:
-                    await _finished(writing)
-            except asyncio.CancelledError as error:
-                cancelled = error
-            if pieces:
-                await _finished(loop.run_in_executor(self._of._threads, self._write, temp, pieces))
-            if cancelled is not None:
-                raise cancelled
+            if writing is not None:
+                await _finished(writing)
 
     def _total(self) -> int | None:
         """The size of the file by the answer that began it; None if it did not say."""
@@ -281,24 +270,27 @@ class _Transfer:
         encodings = ("", began.get("content-encoding", ""))
         return fields.get(name, "") in ("", self._answer.validator) and fields.get("content-encoding", "") in encodings
 
-    @property
-    def _size(self) -> int:
-        return self._temp.size if self._temp is not None else 0
-
-    def _write(self, temp: Temp, pieces: list[bytes]) -> None:
+    def _write(self, pieces: list[bytes]) -> None:
+        """Writes what has come, and lets go of it."""
         data = b"".join(pieces)
-        if not temp.size:
-            self._head = data[:_HEAD]
-        temp.write(data)
+        pieces.clear()
+        if self._temp is not None and data:
+            if not self._temp.size:
+                self._head = data[:_HEAD]
+            self._temp.write(data)
 
     async def _judge(self, temp: Temp) -> Fetched | NotFetched:
         """The outcome of a complete body."""
         file = self._file
         if self._is_over:
             return NotFetched(Status.TOO_LARGE_SIZE, "the data set exceeds its size limit")
-        wrong = await self._wrong(temp)
-        if wrong is not None and self._is_packed and (unpacked := await self._unpacked(temp)) is not None:
-            temp, wrong = unpacked, None
+        try:
+            wrong = await self._in_thread(self._close, temp)
+            if wrong is not None and self._is_packed and (unpacked := await self._unpacked(temp)) is not None:
+                temp, wrong = unpacked, None
+        except asyncio.CancelledError:
+            self._note()
+            raise
         digests, sums = temp.digests, Checksums.of(temp.digests)
         if not self._head and digests.size:  # what an earlier process left
             with open(self._path(temp), "rb") as stream:
@@ -314,31 +306,23 @@ class _Transfer:
             return wrong
         if bare_type(file.mimetype or "") not in ("", UNKNOWN):
             kind = sniff(head, file.mimetype or "", dict(answer.headers).get("content-encoding", ""))
-        # A large file is brought to the disk here, in a thread: its batch would keep all downloads waiting.
-        if digests.size >= _BLOCK:
-            close = partial(temp.close, sync=True)
-            try:
-                stored = await _finished(asyncio.get_running_loop().run_in_executor(self._of._threads, close))
-            except asyncio.CancelledError:
-                self._note()
-                raise
-        else:
-            stored = temp.close()
-        self._note(stored.sha256)
+        self._note(digests.sha256)
         return Fetched(
-            stored.temp, stored.size, sums, kind, answer.status, answer.headers, answer.terminal_url
+            temp.path, digests.size, sums, kind, answer.status, answer.headers, answer.terminal_url
         )  # fmt: skip
 
-    async def _wrong(self, temp: Temp) -> NotFetched | None:
-        """In what a body is not what the manifest says; None if it is."""
+    def _close(self, temp: Temp) -> NotFetched | None:
+        """Ends a complete body; in what it is not what the manifest says, None if it is."""
+        self._write(self._pieces)
+        # A large file is brought to the disk here, in a thread: its batch would keep all downloads waiting.
+        temp.close(sync=temp.size >= _BLOCK)
         digests, sums = temp.digests, Checksums.of(temp.digests)
         status = mismatch(self._file, digests.size, sums)
         if status is not None:
             return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
-        if (other := other_checksum(self._file)) is not None:
-            loop = asyncio.get_running_loop()
-            if await loop.run_in_executor(self._of._threads, _digest_of, self._path(temp), other[0]) != other[1]:
-                return NotFetched(Status.MISMATCH, f"{digests.size} bytes with another {other[0]} than {other[1]} came")
+        other = other_checksum(self._file)
+        if other is not None and _digest_of(self._path(temp), other[0]) != other[1]:
+            return NotFetched(Status.MISMATCH, f"{digests.size} bytes with another {other[0]} than {other[1]} came")
         return None
 
     @property
@@ -349,17 +333,17 @@ class _Transfer:
     async def _unpacked(self, temp: Temp) -> Temp | None:
         """The file without its Content-Encoding, in place of ``temp``; None if that is not what the manifest says
         either."""
-        size, loop = self._file.size, asyncio.get_running_loop()
+        size = self._file.size
         most = size if size is not None else temp.size + self._room.left
         plain = self._of._writer.temp(self._of._run, self._obi, sha1=True)
+        is_it = False
         try:
-            unpacking = loop.run_in_executor(self._of._threads, _unpack, self._path(temp), plain, most)
-            is_it = await _finished(unpacking) and await self._wrong(plain) is None
-        except BaseException:
-            plain.discard()
-            raise
+            is_it = await self._in_thread(_unpack, self._path(temp), plain, most)
+            is_it = is_it and await self._in_thread(self._close, plain) is None
+        finally:
+            if not is_it:
+                plain.discard()
         if not is_it:
-            plain.discard()
             return None
         self._take(plain.size - temp.size)
         temp.discard()
@@ -381,22 +365,26 @@ class _Transfer:
         return replace(self._answer, temp=path, tist=self._of._run, sha256=sha256)
 
     def _take(self, count: int) -> None:
-        self._taken += count
+        self._size += count
         self._room.left -= count
 
-    def _give_back(self) -> None:
-        self._take(-self._taken)
+    def _start(self, work: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
+        return asyncio.get_running_loop().run_in_executor(self._of._threads, work, *arguments)
+
+    async def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
+        return await _finished(self._start(work, *arguments))
 
     def _restart(self) -> None:
         """Begins from nothing."""
-        self._give_back()
+        self._take(-self._size)
         if self._temp is not None:
             self._temp.discard()
-        self._temp, self._answer, self._head = None, Download(self._obi), b""
+        self._temp, self._answer, self._head, self._pieces = None, Download(self._obi), b"", []
 
     def keep(self) -> None:
         """Another run continues what has come, where a range can be bound to it."""
-        if self._temp is not None and self._temp.size and self._answer.validator and not self._is_kept:
+        if self._temp is not None and self._size and self._answer.validator and not self._is_kept:
+            self._write(self._pieces)
             self._temp.close()
             self._note()
 
@@ -404,7 +392,7 @@ class _Transfer:
         """Discards what is of no use any more."""
         if self._temp is None or self._is_kept:
             return
-        self._give_back()
+        self._take(-self._size)
         self._temp.discard()
         self._of._ledger.over([self._obi])
 

@@ -24,6 +24,8 @@ from archec.text.sniff import bare_type, sniff
 from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
+_UNDER_WAY = 8
+"""Files of one data set that are requested, received, hashed and judged at once; those are what a kill may cost."""
 _GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "text/plain"})
 _INNER_TYPES = frozenset({"application/zip", "application/gzip", "application/x-ole-storage", "application/xml"})
 _NEVER_INNER = ("text/", "image/", "audio/", "video/", "application/pdf")
@@ -36,7 +38,7 @@ async def fetch_all(
     urls: Sequence[str],
     limits: StrategyPolicy,
 ) -> list[FilesetManifestFile]:
-    """The files, each fetched from its URL where it is not held, as many at once as their hosts allow."""
+    """The files, each fetched from its URL where it is not held; some are requested while others are hashed."""
     files = list(told)
     room = Room(limits.max_total_size)
     queue = iter([number for number, file in enumerate(files) if file.status is None])
@@ -46,7 +48,8 @@ async def fetch_all(
             files[number] = await fetch_one(work, helper, files[number], urls[number], room)
             work.commits.tick()
 
-    most = min(work.archive.config.fetch.concurrency, len(files))
+    fetch = work.archive.config.fetch
+    most = min(fetch.concurrency, max(fetch.per_host, _UNDER_WAY), len(files))
     tasks = [asyncio.ensure_future(one_after_the_other()) for _ in range(most)]
     try:
         await asyncio.gather(*tasks)

@@ -48,7 +48,8 @@ from archec.workers.child import rare_collections
 
 _log = logging.getLogger(__name__)
 KIND = "fileset"
-_THREADS = 4
+_THREADS = 2
+"""Threads that hash and write. More would compete with the event loop for the interpreter."""
 _BATCH = (500, 5.0)
 """Items and seconds after which what was kept is committed."""
 _CODES = {
