@@ -39,7 +39,7 @@ from archec.ids import is_fileset, is_url, parse_fileset
 from archec.text.sniff import bare_type
 
 _DOI = re.compile(r"(?:doi:\s*|https?://(?:dx\.|www\.)?doi\.org/)?(10\.[0-9]{4,9}/\S+)", re.I)
-_HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)([0-9][0-9.]*/\S+)", re.I)
+_HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)?([0-9][0-9.]*/\S+)", re.I)
 
 
 async def find_item(work: Work, request: IngestRequest, found: Found) -> None:

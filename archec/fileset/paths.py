@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.I)
 _DRIVE = re.compile("[A-Za-z]:")
-_BAD = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]')
+_ESCAPED = re.compile(r"\\ud[89a-f][0-9a-f]{2}")
+"""A code point that is no character, as ``fields.clean`` writes it."""
+_BAD = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\\\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]')
 _LONGEST = 255
 """Bytes of one name."""
 _LONGEST_PATH = 3000
@@ -32,7 +34,7 @@ def unsafe(path: str) -> str:
         return "holds a NUL"
     if path.startswith("/"):
         return "is absolute"
-    if "\\" in path:
+    if "\\" in _ESCAPED.sub("", path):
         return "holds a backslash"
     if _DRIVE.match(path):
         return "begins with a drive"

@@ -16,6 +16,7 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.errors import BadName
 from archec.fileset import result as results
 from archec.fileset.checksums import Checksums, checksums, mismatch
+from archec.fileset.fields import clean
 from archec.fileset.finding import identifier_of, url_of
 from archec.fileset.manifest import Manifest, Selection, decode, encode, parts, same_files, with_safe_paths
 from archec.fileset.model import FilesetPlatformItem
@@ -70,14 +71,15 @@ def test_more_than_the_limits_is_refused_and_equal_passes() -> None:
 # -- paths ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "a/../../x", "a\0b", "a\\b", "C:x", "c:/x", "dir/"])
+@pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "a/../../x", "a\0b", "a\\b", "\\ud80", "C:x", "dir/"])
 def test_paths_that_could_leave_the_folder_are_unsafe(path: str) -> None:
     assert unsafe(path)
 
 
 def test_paths_that_clash_become_different_ones() -> None:
     sent = ["a.txt", "A.TXT", "a.txt", "e\u0301", "\u00e9", "x", "x/y", "CON", "nul.txt", "b" * 300 + ".csv", "d//e"]
-    sent.append("d/e")
+    sent += ["d/e", clean("\ud800x")]
+    assert not unsafe(sent[-1]), "a code point that is no character"
     found = list(safe_paths(sent))
     assert [one.path for one in found[:3]] == ["a.txt", "A (2).TXT", "a (3).txt"]
     assert found[0].problem == ""
@@ -86,6 +88,7 @@ def test_paths_that_clash_become_different_ones() -> None:
     assert len(set(folded)) == len(folded)
     assert found[7].path == "_CON"
     assert found[9].path.endswith(".csv")
+    assert found[-1].path == "_ud800x"
 
 
 @given(st.lists(st.text(st.sampled_from("aA/.é\u0301 :xX\u202e"), min_size=1, max_size=8), max_size=12))
@@ -247,6 +250,8 @@ def test_every_status_is_in_the_docs_with_what_to_do() -> None:
         ("https://doi.org/10.5281/zenodo.7", "10.5281/zenodo.7"),
         ("http://dx.doi.org/10.7910/DVN%2FABC", "10.7910/DVN/ABC"),
         ("hdl:1902.1/21929", "1902.1/21929"),
+        ("1902.1/21929", "1902.1/21929"),
+        ("archive/7", None),
         ("https://hdl.handle.net/10419/7", "10419/7"),
         ("https://zenodo.org/records/7", None),
         ("http://127.0.0.1:99/10.5281/zenodo.7", "10.5281/zenodo.7"),
