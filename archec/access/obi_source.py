@@ -16,7 +16,7 @@ from warcio.recordloader import ArcWarcRecord
 
 from archec.access.errors import LoadFailed
 from archec.access.key_ranges import Stretch, origins_of
-from archec.access.ordering import LineList, ordered_rows
+from archec.access.ordering import ordered_rows, source_rows
 from archec.access.posts import Asked
 from archec.access.query import Query, uri_of
 from archec.access.record import Headers, Record, read_file
@@ -51,9 +51,8 @@ class OwnSource(LocalSource):
         if not query.key:
             return [ordered_rows(Stretch(self._archive, query, _lines_of), any_row, origin, query)]
         obis = _known(self._archive, ids_of(query.url, self._archive.catalogue))
-        rows = {row.line: row for obi in obis.values() for row in _rows_of(obi, origin)}
-        found = LineList(sorted(line for line, row in rows.items() if row.urlkey == query.key))
-        return [ordered_rows(found, lambda line, _: rows[line], origin, query)]
+        rows = (row for obi in obis.values() for row in _rows_of(obi, origin) if row.urlkey == query.key)
+        return [iter(source_rows(rows, query))]
 
     def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
         """See :class:`archec.access.sources.LocalSource`. An SQLite file is read as fast as an index; a server may

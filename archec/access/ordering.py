@@ -1,17 +1,16 @@
 """Sorted lines, and reading them in the order of a query: by key, backwards, or by the distance to a time.
 
-Whatever holds sorted lines (a file, blocks of a compressed one, Redis, a list) gives a stretch of them forwards or
+Whatever holds sorted lines (a file, blocks of a compressed one, Redis) gives a stretch of them forwards or
 backwards. That is enough to answer ``closest`` without reading more than is requested.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from archec.access.query import Query
+from archec.access.query import Order, Query
 from archec.access.rows import LineReader, Origin, Row
 from archec.access.stamps import seconds
 
@@ -31,21 +30,6 @@ class SortedLines(Protocol):
         ...
 
 
-class LineList:
-    """Sorted lines in memory."""
-
-    def __init__(self, lines: Sequence[bytes]) -> None:
-        self._lines = lines
-
-    def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`SortedLines`."""
-        return iter(self._lines[bisect_left(self._lines, start) : bisect_left(self._lines, end)])
-
-    def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`SortedLines`."""
-        return reversed(self._lines[bisect_left(self._lines, start) : bisect_left(self._lines, end)])
-
-
 def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Query) -> Iterator[Row]:
     """The rows of a query in its order, read as they are requested where that is possible."""
     start, end = query.bounds()
@@ -61,7 +45,7 @@ def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Qu
 
 def sort_rows(rows: Iterator[Row], query: Query) -> Iterator[Row]:
     """Rows put in the order of a query, in memory: the first ones, as many as its limit."""
-    key = row_key(query)
+    key = row_key(query, query.order)
     most = MAX_SORTED if query.limit is None else min(query.limit, MAX_SORTED)
     first = heapq.nlargest if query.order == "reverse" else heapq.nsmallest
     return iter(first(most, rows, key=key))
@@ -71,14 +55,17 @@ def merge_rows(parts: Sequence[Iterator[Row]], query: Query) -> Iterator[Row]:
     """The rows of several sources, each in the order in which the query asks sources, in one."""
     if len(parts) == 1:
         return parts[0]
-    if query.source_order == "ascending":
-        return heapq.merge(*parts, key=_line)
-    return heapq.merge(*parts, key=row_key(query), reverse=query.source_order == "reverse")
+    return heapq.merge(*parts, key=row_key(query, query.source_order), reverse=query.source_order == "reverse")
 
 
-def row_key(query: Query) -> Callable[[Row], Any]:
-    """What rows are ordered by."""
-    if query.order != "closest":
+def source_rows(rows: Iterable[Row], query: Query) -> list[Row]:
+    """Rows put in the order in which a query asks sources."""
+    return sorted(rows, key=row_key(query, query.source_order), reverse=query.source_order == "reverse")
+
+
+def row_key(query: Query, order: Order) -> Callable[[Row], Any]:
+    """What rows of a query are ordered by in an order."""
+    if order != "closest":
         return _line
     wanted = seconds(query.closest)
     return lambda row: (abs(seconds(row.timestamp) - wanted), row.line)

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from urllib.parse import quote
 
 from archec.access.errors import SourceFailed
-from archec.access.ordering import MAX_SORTED, row_key
+from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Arguments, Filter, Query, joined, key_of, uri_of
 from archec.access.remote import Cache, Fetched, Health, NotAsked, Web, fetch, filled, same_origin
 from archec.access.rows import Origin, Row, any_row, made_line
@@ -157,8 +157,8 @@ class MementoSource(RemoteSource):
         named = self._named_values(query)
         key = (query.url, query.closest if by_gate else "", *named.items())
         rows = await self._cache.get(key, ask)
-        ordered = sorted(rows, key=row_key(query), reverse=query.source_order == "reverse")
-        return (self._loadable(row, named) for row in ordered if query.range.start <= row.line < query.range.end)
+        meant = (row for row in rows if query.range.start <= row.line < query.range.end)
+        return (self._loadable(row, named) for row in source_rows(meant, query))
 
     async def _by_timegate(self, query: Query) -> Iterator[Row]:
         url = filled(self._config.timegate_url, {"url": uri_of(query.url), "timestamp": query.closest})
@@ -257,14 +257,13 @@ def parse_links(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
 def _in_order(rows: Iterator[Row], query: Query) -> list[Row] | Iterator[Row]:
     """The rows in the order in which sources are asked: put in order if they are few; else they must be in it."""
     first = list(islice(rows, MAX_SORTED))
-    key, reverse = row_key(query), query.source_order == "reverse"
     if len(first) < MAX_SORTED:
-        return sorted(first, key=key, reverse=reverse)
+        return source_rows(first, query)
     return _checked(chain(first, rows), query)
 
 
 def _checked(rows: Iterator[Row], query: Query) -> Iterator[Row]:
-    key, reverse = row_key(query), query.source_order == "reverse"
+    key, reverse = row_key(query, query.source_order), query.source_order == "reverse"
     before = None
     for row in rows:
         now = key(row)

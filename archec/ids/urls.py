@@ -19,6 +19,7 @@ _LOOSE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _PATH_SAFE = "!$&'()*+,;=:@/%"
 _QUERY_SAFE = _PATH_SAFE + "?"
+_SCHEMES = ("http:", "https:", "ftp:")
 _AT = re.compile(r"%40|\uff20|\ufe6b", re.I)
 _HOST_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _PLAIN_URL = re.compile(
@@ -28,7 +29,7 @@ _PLAIN_URL = re.compile(
 
 def is_url(text: str) -> bool:
     """Whether ``text`` has the scheme of a URL that the archive keeps (http, https, ftp)."""
-    return "".join(text.split())[:8].lower().startswith(("http:", "https:", "ftp:"))
+    return text.startswith(_SCHEMES) or "".join(text.split())[:8].lower().startswith(_SCHEMES)
 
 
 def normalise_url(raw: str) -> str:

@@ -127,6 +127,7 @@ def test_queries_go_on_to_those_who_understand_them(there: Archives, get: httpx.
     assert ia["limit"] == ["3"]
     assert "limit" not in backwards
     assert [row["timestamp"] for row in found(get, "ia", "sort=reverse&limit=1")] == [STAMPS[1]]
+    assert [row["timestamp"] for row in found(get, "pywb", "closest=2015&collapseTime=3")] == [STAMPS[0]]
 
 
 def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
