@@ -43,8 +43,8 @@ class Step:
 
     async def _rows(self, query: Query, errors: Errors) -> Iterator[Row]:
         """The rows of all sources that answer in time, merged."""
-        local = [one for one in self.local if not self.grouped or query.wants(one.name)]
-        remote = [one for one in self.remote if not self.grouped or query.wants(one.name)]
+        local = [one for one in self.local if query.wants(one.name)]
+        remote = [one for one in self.remote if query.wants(one.name)]
         if not remote and is_short(query):
             at_once = [one.parts_at_once(query, errors) for one in local]
             if None not in at_once:

@@ -180,6 +180,7 @@ def test_groups_and_sequences(get: httpx.Client) -> None:
     assert [row["source"] for row in found(get, "url=example.org&from=2015&to=2015", "both")] == ["two", "one:a.cdxj"]
     assert {row["source-coll"] for row in found(get, "url=example.org&sources=two", "both")} == {"two"}
     assert {row["source-coll"] for row in found(get, "url=example.org&sources=!two", "both")} == {"one"}
+    assert [len(found(get, f"url=example.org&limit=1&sources={name}")) for name in ("one", "two", "!one")] == [1, 0, 0]
     assert [row["n"] for row in found(get, "url=example.org", "fall")] == [1]
     assert len(found(get, "url=cdx.org", "fall")) == 2
     sources = get.get("/both/list_sources").json()
