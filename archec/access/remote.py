@@ -254,6 +254,16 @@ def filled(template: str, values: Mapping[str, str]) -> str:
     return f"{path}?{'&'.join(kept)}" if kept else path
 
 
+def authorized(url: str, own: str) -> str:
+    """A URL of the origin of ``own`` with the user and password of that, which no row shows; any other as it is."""
+    user, at, _ = own.partition("://")[2].partition("/")[0].rpartition("@")
+    if not at or not same_origin(url, own):
+        return url
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{user}@{authority.rpartition('@')[2]}{slash}{path}"
+
+
 def same_origin(one: str, other: str) -> bool:
     """Whether two URLs have scheme, host and port in common."""
     try:

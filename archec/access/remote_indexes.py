@@ -10,12 +10,13 @@ from urllib.parse import quote
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Arguments, Filter, Query, joined, key_of, uri_of
-from archec.access.remote import Cache, Fetched, Health, NotAsked, Web, fetch, filled, same_origin
+from archec.access.remote import Cache, Fetched, Health, NotAsked, Web, authorized, fetch, filled, same_origin
 from archec.access.rows import Origin, Row, any_row, made_line
 from archec.access.sources import AskedSource, Errors
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
+from archec.ids import without_userinfo
 
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
 _ATTRIBUTE = re.compile(r';\s*([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
@@ -30,6 +31,7 @@ class RemoteSource(AskedSource):
         super().__init__(config.name)
         self.type = str(config.type)
         self._config, self._web, self._seconds = config, web, seconds
+        self._replay_url = without_userinfo(config.replay_url)
         self._cache, self.health = Cache(cache), Health()
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
@@ -68,9 +70,9 @@ class RemoteSource(AskedSource):
         """The row with the address of its capture: of the source's own only within its origin."""
         fields = {**row.fields}
         own = [str(fields.pop(name)) for name in ("live_url", "load_url") if name in fields]
-        address = filled(self._config.replay_url, {**named, "url": row.url, "timestamp": row.timestamp[:14]})
+        address = filled(self._replay_url, {**named, "url": row.url, "timestamp": row.timestamp[:14]})
         if own and same_origin(own[0], address):
-            address = own[0]
+            address = without_userinfo(own[0])
         fields["live_url"] = fields["load_url"] = address
         return Row(row.line, row.urlkey, row.timestamp, fields, row.origin)
 
@@ -182,7 +184,7 @@ class MementoSource(RemoteSource):
         found: list[Iterator[Row]] = []
         while pages and len(seen) <= _MAX_PAGES:
             page = pages.pop(0)
-            answer = await fetch(self._web, "GET", page, self._seconds)
+            answer = await fetch(self._web, "GET", authorized(page, first), self._seconds)
             if answer.status == 404:
                 answer.body.close()
                 break

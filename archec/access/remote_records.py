@@ -14,7 +14,7 @@ from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
 from archec.access.query import joined
 from archec.access.record import Record, exactly, one_piece, read_file, read_record
-from archec.access.remote import MAX_ANSWER, Deadline, Health, Web, arriving, same_origin, spooled
+from archec.access.remote import MAX_ANSWER, Deadline, Health, Web, arriving, authorized, same_origin, spooled
 from archec.access.rows import Row
 from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
@@ -68,10 +68,11 @@ class ReplayLoader:
         headers = {name: value for name, value in asked.headers if name.lower() not in _OF_CONNECTION}
         for _ in range(_MAX_HOPS):
             trusted = follow and bool(own) and same_origin(url, own)
+            target = authorized(url, own) if trusted else url
             inner = AsyncExitStack()
             stack.push_async_callback(inner.aclose)
             response = await inner.enter_async_context(
-                self._web.stream(asked.method, url, trusted=trusted, headers=headers, body=asked.body)
+                self._web.stream(asked.method, target, trusted=trusted, headers=headers, body=asked.body)
             )
             location = response.headers.get("location", "")
             is_capture = "memento-datetime" in response.headers or not follow

@@ -81,6 +81,8 @@ class Handler(BaseHTTPRequestHandler):
             self._send(302, b"", ("Link", link), ("Location", "/elsewhere"))
         elif path.startswith(f"/inexact/{STAMPS[0]}id_/"):
             self._send(302, b"", ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))
+        elif path.startswith("/again/"):
+            self._send(302, b"", ("Location", f"{server.url}/pywb/all/{STAMPS[0]}id_/{U}"))
         elif path.startswith("/astray/"):
             self._send(302, b"", ("Location", "http://["))
         elif path.startswith("/private/"):

@@ -38,7 +38,7 @@ def base(there: Archives, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     crawl.response(U, "20130101000000", b"near")
     write_index(folder / "a.cdxj", crawl.close())
     there.warcs = folder / "w"
-    url = there.url
+    url, secret = there.url, there.url.replace("//", "//me:pass@")
     config = configured(
         folder,
         f"""
@@ -55,6 +55,9 @@ collections:
              replay_url: '{url}/inexact/{{timestamp}}id_/{{url}}'}}}}
   private: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
              replay_url: '{url}/private/{{timestamp}}id_/{{url}}'}}}}
+  secret: {{index: {{type: cdx, api_url: '{secret}/pywb/all-cdx?url={{url}}',
+            replay_url: '{secret}/again/{{timestamp}}id_/{{url}}'}}}}
+  secret-mem: memento+{secret}/wayback/
   packed: cdx+{url}/packed-cdx
   twice: cdx+{url}/twice-cdx
   drips: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
@@ -197,6 +200,17 @@ def test_captures_become_records(there: Archives, get: httpx.Client) -> None:
         assert one.http_headers.get_header("X-Own") == "kept"
         assert one.http_headers.get_header("Link") is None
         assert one.http_headers.get_header("Content-Length") == "5"
+
+
+def test_a_password_is_used_and_not_shown(there: Archives, get: httpx.Client) -> None:
+    for coll in ("secret", "secret-mem"):
+        there.asked.clear()
+        answers = [get.get(f"/{coll}/{mode}?url={U}") for mode in ("index", "resource")]
+        assert record(answers[1]).payload == b"first"
+        assert [asked[2].get("Authorization") for asked in there.asked] == ["Basic bWU6cGFzcw=="] * len(there.asked)
+        for answer in answers:
+            assert b"me:pass" not in answer.content
+            assert "me:pass" not in str(answer.headers)
 
 
 def test_redirects_are_judged_like_strangers(there: Archives, get: httpx.Client) -> None:
