@@ -118,7 +118,7 @@ class Committer(Commits):
         run: int,
         min_free: float = 0.0,
     ) -> None:
-        self._store, self._journal, self._catalogue = store, journal, catalogue
+        self.store, self._journal, self._catalogue = store, journal, catalogue
         self._run, self._most, self._seconds = run, *_PACE
         self._items: list[CommitItem] = []
         self._failing: list[CommitItem] = []
@@ -132,7 +132,7 @@ class Committer(Commits):
         self._behind = False
 
     def discard(self, temp: str) -> None:
-        self._store.discard(temp)
+        self.store.discard(temp)
 
     def pace(self, most: int, seconds: float) -> None:
         self._most, self._seconds = most, seconds
@@ -198,7 +198,7 @@ class Committer(Commits):
         self._behind = False
 
     def _check_space(self) -> None:
-        root = self._store.layout.root
+        root = self.store.layout.root
         try:
             disk = os.statvfs(root)
         except OSError as error:
@@ -238,7 +238,7 @@ class Committer(Commits):
         restated = [link for item in items for link in item.restated]
         if not (placements or links or restated):
             return [_FINE] * len(items)
-        results = self._store.commit(placements, links, restated)
+        results = self.store.commit(placements, links, restated)
         placed, linked = iter(results), iter(results[len(placements) :])
         stated = iter(results[len(placements) + len(links) :])
         found: list[CommitResult] = []

@@ -134,8 +134,8 @@ class Hosts:
 @dataclass(slots=True)
 class Report:
     """Running totals of one run. Durations are seconds, sizes bytes. ``deferred`` counts files that are deferred to the
-    next run by reason: an outcome, or :data:`NOT_ASKED`. ``resumed``: an earlier command began it; ``merged``: its data
-    set has been read and merged."""
+    next run by reason: an outcome, or :data:`NOT_ASKED`; ``filesets`` are the results of an ingest by status.
+    ``resumed``: an earlier command began it; ``merged``: its data set has been read and merged."""
 
     run: int
     data_set: int
@@ -167,6 +167,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     message: str = ""
     totals: Totals | None = None
+    filesets: dict[str, int] | None = None
     resumed: bool = False
     merged: bool = False
     phase: str = ""
@@ -336,7 +337,7 @@ class Report:
                 ],
             },
             "seconds": {phase: round(seconds, 3) for phase, seconds in self._seconds().items()},
-        }
+        } | ({"filesets": dict(sorted(self.filesets.items()))} if self.filesets is not None else {})
 
 
 def kept_bytes(record: ObiChange) -> int:

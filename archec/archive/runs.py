@@ -6,6 +6,7 @@ begins.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,8 +18,9 @@ from msgspec import Meta, Struct
 
 from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.journal import records, records_in
+from archec.archive.ledger import left_parts
 from archec.archive.opening import Archive
-from archec.archive.recovery import LastRun
+from archec.archive.recovery import LastRun, last_run
 from archec.archive.report import Report, Totals, kept_bytes
 from archec.archive.retracted_visits import conclude_without
 from archec.archive.revision import evidence_of, judge_again
@@ -29,7 +31,8 @@ from archec.config import Config
 from archec.errors import ArchecError, CatalogueError, LockHeld, RetractedDataSet, UsageError
 from archec.store.durable import atomic_write
 from archec.store.journal_reader import read_batches
-from archec.tist import MAX_TIST
+from archec.store.writer import sweep_parts, sweep_runs
+from archec.tist import MAX_TIST, stamp
 
 _PAGE = 50
 
@@ -103,22 +106,67 @@ def _add_tobi(report: Report, change: ObiChange) -> None:
     report.stored_bytes += kept_bytes(change)
 
 
-# -- the end of a run that is not resumed: the next one closes its journal ---------------------
+# -- between two runs --------------------------------------------------------------------------
+
+
+def next_run(archive: Archive) -> int:
+    """The software tist of a new run. What the newest one left is removed; if it is unfinished, it is not resumed any
+    more, and its journal is closed."""
+    last = last_run(archive.layout)
+    if last is None:
+        return stamp(None)
+    sweep(archive, last)
+    if not last.journal.finished:
+        close_interrupted_run(archive, last)
+    return stamp(last.journal.tist)
+
+
+def sweep(archive: Archive, last: LastRun) -> None:
+    """Removes the temporary files and the scratch space that a killed run left, except downloads of data sets, which
+    the next ingest continues."""
+    run, layout = last.journal.tist, archive.layout
+    sweep_runs(layout)
+    shutil.rmtree(archive.work / str(run), ignore_errors=True)
+    for left in archive.work.glob(f"{run}.*"):
+        with suppress(OSError):
+            left.unlink()
+    if not last.journal.finished:
+        data_set = last.start.data_set if last.start is not None else 0
+        sweep_parts(layout, {run, data_set or run}, left_parts(archive.work))
+
+
+def end_run(catalogue: Catalogue, committer: Committer, report: Report) -> None:
+    """Journals the end of a run, and completes its journal unless the run can be resumed."""
+    committer.commit()
+    report.totals = totals(catalogue, report)
+    committer.add(CommitItem(RunEnd(report.run, report.state, report.as_value())))
+    committer.commit()
+    if report.state != "budget":
+        committer.finish()
+
+
+def stop_run(committer: Committer, report: Report, error: BaseException) -> None:
+    """Journals why a run stops and how far it got, if that can be written."""
+    if isinstance(error, ArchecError):
+        report.state, report.message = "failed", error.message
+    else:
+        report.state = "interrupted"
+    # The cause of the failure may prevent this as well; it is reported by its own error.
+    with suppress(ArchecError):
+        committer.note(RunEnd(report.run, report.state, report.as_value()))
 
 
 def close_interrupted_run(archive: Archive, last: LastRun) -> None:
     """Closes the journal of a run that is not resumed."""
-    run = last.journal.tist
-    with committing(archive, run) as committer:
-        if last.start is not None and last.state in ("running", "failed", "interrupted"):
-            report = recounted(last, last.start)
-            report.state = "interrupted"
-            report.message = _message_of(last)
-            report.totals = totals(archive.catalogue, report)
-            _conclude(archive, last, last.start, committer)
-            committer.add(CommitItem(RunEnd(run, report.state, report.as_value())))
-            committer.commit()
-        committer.finish()
+    with committing(archive, last.journal.tist) as committer:
+        if last.start is None or last.state not in ("running", "failed", "interrupted"):
+            committer.finish()
+            return
+        report = recounted(last, last.start)
+        report.state = "interrupted"
+        report.message = _message_of(last)
+        _conclude(archive, last, last.start, committer)
+        end_run(archive.catalogue, committer, report)
 
 
 def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Committer) -> None:

@@ -10,18 +10,16 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
-from archec.archive.commit import CommitItem, Commits, Committer
-from archec.archive.ledger import Ledger, left_parts
+from archec.archive.commit import CommitItem, Commits, committing
+from archec.archive.ledger import Ledger
 from archec.archive.opening import Archive, locked
-from archec.archive.recovery import last_run
 from archec.archive.report import Report
-from archec.archive.runs import close_interrupted_run, totals
+from archec.archive.runs import end_run, next_run, stop_run
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import ObiChange, RunEnd, RunStart
+from archec.catalogue.records import ObiChange, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest
 from archec.fileset.asking import Asker
@@ -39,9 +37,7 @@ from archec.fileset.strategy_choice import StrategyPolicy
 from archec.fileset.summary import failure, file_result
 from archec.progress import Meter
 from archec.store.interface import CommitResult
-from archec.store.journal_writer import JournalWriter
 from archec.store.layout import open_store
-from archec.store.writer import Writer, sweep_parts, sweep_runs
 from archec.tist import stamp
 from archec.web.door import Policy, Sender, open_client
 from archec.workers.child import rare_collections
@@ -143,32 +139,22 @@ def _locked(
     with ExitStack() as stack:
         stack.enter_context(rare_collections())
         archive = stack.enter_context(locked(config, "fileset ingest", counter.meter, wait=wait))
-        layout = archive.layout
         ledger = stack.enter_context(Ledger(config.work_path))
-        last = last_run(layout)
-        if last is not None and not last.journal.finished:
-            sweep_runs(layout)
-            sweep_parts(layout, {last.journal.tist}, left_parts(config.work_path))
-            close_interrupted_run(archive, last)
-        run = stamp(last.journal.tist if last is not None else None)
-        _run(stack, archive, ledger, run, lines, options, counter, emit, jobs, budget)
+        _run(stack, archive, ledger, next_run(archive), lines, options, counter, emit, jobs, budget)
 
 
 def _run(
     stack: ExitStack, archive: Archive, ledger: Ledger, run: int, lines: Iterator[Line], options: IngestOptions,
     counter: Counter, emit: Emit, jobs: int, budget: Budget,
 ) -> None:  # fmt: skip
-    config, catalogue = archive.config, archive.catalogue
-    report = Report(run, 0, "none", "")
-    journal = stack.enter_context(JournalWriter(archive.layout, run, head=catalogue.position().head))
-    writer = stack.enter_context(Writer(archive.layout))
-    committer = Committer(writer, journal, catalogue, run=run, min_free=config.min_free)
+    config = archive.config
+    report = Report(run, 0, "none", "", filesets=counter.statuses)
+    committer = stack.enter_context(committing(archive, run))
     committer.pace(*_BATCH)
     start = RunStart(run, kind=KIND, form="none", options=options.as_value(), software=__version__)
     committer.add(CommitItem(start))
     committer.commit()
     threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="fileset"))
-    began = time.monotonic()
 
     def kept(item: CommitItem, body: Body) -> None:
         if item.placement is not None:
@@ -190,37 +176,29 @@ def _run(
         async with _platforms(config) as sender, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
             asker = Asker(config.fetch, config.agent, sender, registry.helpers)
-            downloader = Downloader(asker, writer, ledger, run, threads, config.fetch.retries, counter)
+            downloader = Downloader(asker, committer.store, ledger, run, threads, config.fetch.retries, counter)
             parts = Work(
-                archive, run, committer, writer, ledger, asker, downloader, registry, _policy(config), options,
+                archive, run, committer, committer.store, ledger, asker, downloader, registry, _policy(config), options,
                 items, kept, refused=refused,
             )  # fmt: skip
-            await _all(parts, lines, emit, counter, jobs, budget)
+            try:
+                await _all(parts, lines, emit, counter, jobs, budget)
+            finally:
+                report.fetched_bytes = counter.use.bytes
 
     report.state = "done"
-    try:
-        asyncio.run(work())
-        committer.commit()
-    except BaseException as error:
-        report.state = "failed" if isinstance(error, ArchecError) else "interrupted"
-        report.message = error.message if isinstance(error, ArchecError) else ""
-        with suppress(ArchecError):
+    with report.timed("filesets"):
+        try:
+            asyncio.run(work())
             committer.commit()
-        with suppress(ArchecError):
-            _end(committer, archive, report, counter, began)
-        raise
+        except BaseException as error:
+            with suppress(ArchecError):
+                committer.commit()
+            stop_run(committer, report, error)
+            raise
     if Status.BUDGET.value in counter.statuses:
         report.message = "the budget is exhausted"
-    report.totals = totals(catalogue, report)
-    _end(committer, archive, report, counter, began)
-    journal.finish()
-
-
-def _end(committer: Committer, archive: Archive, report: Report, counter: Counter, began: float) -> None:
-    report.fetched_bytes = counter.use.bytes
-    report.seconds["filesets"] = time.monotonic() - began
-    value: dict[str, Any] = {**report.as_value(), "filesets": dict(sorted(counter.statuses.items()))}
-    committer.note(RunEnd(report.run, report.state, value))
+    end_run(archive.catalogue, committer, report)
 
 
 def _platforms(config: Config) -> Sender:

@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
 from archec.archive.commit import CommitItem
-from archec.archive.ledger import left_parts
-from archec.archive.recovery import LastRun
 from archec.catalogue.model import Version
-from archec.config import Config
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
 from archec.gather.visits import Effect, VisitResult
 from archec.store.interface import HardLink, Link, Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
-from archec.store.writer import sweep_parts, sweep_runs
 from archec.text.sniff import HTML, decoded_head, sniff
 from archec.web.task import Hop, Hops
 from archec.workers.pipe import Inbox, Nonsense, encode, frame
@@ -184,17 +178,3 @@ def received(work: Path, run: int) -> list[Hop]:
     except (OSError, Nonsense, ValueError, RecursionError):
         pass
     return list(last.values())
-
-
-def sweep(config: Config, layout: Layout, last: LastRun) -> None:
-    """Removes the temporary files and the scratch space that a killed run left, except downloads of data
-    sets, which the next ingest continues."""
-    sweep_runs(layout)
-    shutil.rmtree(config.work_path / str(last.journal.tist), ignore_errors=True)
-    with suppress(OSError):
-        received_path(config.work_path, last.journal.tist).unlink()
-    if not last.journal.finished:
-        tists = {last.journal.tist}
-        if last.start is not None and last.start.data_set:
-            tists.add(last.start.data_set)
-        sweep_parts(layout, tists, left_parts(config.work_path))

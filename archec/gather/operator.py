@@ -15,19 +15,17 @@ from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.conclusions import last_shown
 from archec.archive.file_losses import held_back_record, held_losses, journalled, loss_of, without_accepted
 from archec.archive.opening import Archive, locked
-from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
 from archec.archive.revision import evidence_of, judge_again
-from archec.archive.runs import close_interrupted_run, totals
+from archec.archive.runs import end_run, next_run
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack, Kind, Run
-from archec.catalogue.records import Record, Retraction, RunEnd, RunStart
+from archec.catalogue.records import Record, Retraction, RunStart
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
-from archec.gather.bodies import sweep
 from archec.ids import archive_of
-from archec.tist import iso, run_number, stamp
+from archec.tist import iso, run_number
 from archec.units import counted
 
 _SHORTEST = 8
@@ -51,21 +49,13 @@ class Decision(NamedTuple):
 @contextmanager
 def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterator[Decision]:
     """A run of this kind on a locked archive, from the first line of its journal, with ``options``, to the last."""
-    last = last_run(archive.layout)
-    if last is not None:
-        sweep(archive.config, archive.layout, last)
-    if last is not None and not last.journal.finished:
-        close_interrupted_run(archive, last)
-    run = stamp(last.journal.tist if last is not None else None)
+    run = next_run(archive)
     report = Report(run, 0, "tarball", "")
     with committing(archive, run) as committer:
         committer.add(CommitItem(RunStart(run, kind=kind, options=dict(options), software=__version__)))
         yield Decision(report, committer)
         report.state = "done"
-        report.totals = totals(archive.catalogue, report)
-        committer.add(CommitItem(RunEnd(run, report.state, report.as_value())))
-        committer.commit()
-        committer.finish()
+        end_run(archive.catalogue, committer, report)
 
 
 class Accepted(NamedTuple):

@@ -16,13 +16,13 @@ from archec.archive.commit import CommitItem, Commits, Committer, committing
 from archec.archive.opening import Archive, locked
 from archec.archive.recovery import LastRun, last_run, refuse_past
 from archec.archive.report import Report
-from archec.archive.runs import beginning, close_interrupted_run, recounted, totals
+from archec.archive.runs import beginning, close_interrupted_run, end_run, recounted, stop_run, sweep
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, UsageError, gravest
-from archec.gather.bodies import received, sweep
+from archec.gather.bodies import received
 from archec.gather.clock import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
@@ -81,7 +81,7 @@ def _gather(config: Config, options: Options, meter: Meter, begun: Begun) -> Rep
         layout = archive.layout
         last = _taken_up(archive, options, last_run(layout))
         if last is not None:
-            sweep(config, layout, last)
+            sweep(archive, last)
         if options.resume:
             return _resume(archive, options, meter, begun, last)
         if last is not None and not options.trust_clock:
@@ -169,14 +169,9 @@ def _run(
             for item in committer.uncommitted:
                 report.forget(item.record)
             if isinstance(error, (ArchecError, KeyboardInterrupt)):
-                _record_stop(committer, report, error)
+                stop_run(committer, report, error)
             raise
-        committer.commit()
-        report.totals = totals(catalogue, report)
-        committer.add(CommitItem(RunEnd(report.run, report.state, report.as_value())))
-        committer.commit()
-        if report.state != "budget":
-            committer.finish()
+        end_run(catalogue, committer, report)
     return report
 
 
@@ -240,17 +235,6 @@ def _announce(committer: Committer, report: Report, options: Options, chosen: Ch
     )
     committer.add(CommitItem(start))
     committer.commit()
-
-
-def _record_stop(committer: Committer, report: Report, error: ArchecError | KeyboardInterrupt) -> None:
-    """Journals why the run stops and how far it got, if that can be written."""
-    if isinstance(error, ArchecError):
-        report.state, report.message = "failed", error.message
-    else:
-        report.state = "interrupted"
-    # The cause of the failure may prevent this as well; it is reported by its own error.
-    with suppress(ArchecError):
-        committer.note(RunEnd(report.run, report.state, report.as_value()))
 
 
 def _refused(report: Report, item: CommitItem, outcome: CommitResult) -> None:

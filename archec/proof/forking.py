@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 
 from archec import __version__
-from archec.archive.commit import CommitItem, Committer
+from archec.archive.commit import Committer
 from archec.archive.journal import records_in
 from archec.archive.opening import Archive, scratch_folder
 from archec.archive.recovery import LastRun, follow_until, last_run, rebuild
 from archec.archive.report import Report
-from archec.archive.runs import close_interrupted_run, totals
+from archec.archive.runs import close_interrupted_run, end_run
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import Fork, Link, RunEnd, RunStart, encode
+from archec.catalogue.records import Fork, Link, RunStart, encode
 from archec.config import Config
 from archec.errors import UsageError
 from archec.progress import Meter
@@ -101,9 +101,5 @@ def _close(config: Config, layout: Layout, last: LastRun) -> None:
 
 def _end_run(layout: Layout, journal: JournalWriter, catalogue: Catalogue, run: int, reason: str) -> None:
     report = Report(run, 0, "tarball", "", state="done", message=reason)
-    report.totals = totals(catalogue, report)
     with Writer(layout) as writer:
-        committer = Committer(writer, journal, catalogue, run=run)
-        committer.add(CommitItem(RunEnd(run, report.state, report.as_value())))
-        committer.commit()
-    journal.finish()
+        end_run(catalogue, Committer(writer, journal, catalogue, run=run), report)

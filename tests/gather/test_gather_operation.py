@@ -41,11 +41,17 @@ from gather_support import (
     write_papers,
 )
 
+from archec.archive.budget import Budget
 from archec.config import Config
+from archec.fileset.context import IngestOptions
+from archec.fileset.run import run_ingest
+from archec.progress import Silent
 from archec.report.changes import changes_of_runs
+from archec.store.durable import temp_name
 from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock, holder
+from archec.tist import tist_path
 
 
 def many(path: Path, count: int, title: str = "A title") -> Path:
@@ -541,4 +547,24 @@ def test_a_budget_that_is_used_up_while_a_target_is_read(config: Config, site: S
     done = archec_inline(config, "gather", *resuming(config), "--json")
     assert done.code == 0, done.err
     assert set(outcomes(config).values()) <= {"new", "same", "not-modified"}
+    check(config)
+
+
+@pytest.mark.parametrize("file", [None, "RePEc_2020-01-02.tar"])
+def test_what_a_stopped_gathering_left_goes_with_an_ingest(config: Config, site: Site, file: str | None) -> None:
+    """Its scratch space, answers that it had received, temporary files at its own tist and at that of its data set."""
+    text, source = template("RePEc:aaa:sss:1", urls=site.fill(2)), None
+    if file is None:
+        (config.data_path / "p.rdf").write_text(text)
+    else:
+        source = tarball(config.base / file, [Member("RePEc/aaa/sss/p.rdf", text.encode())])
+    stopped = run(config, source, fetch=True, budget=Budget(files=1))
+    assert stopped.state == "budget"
+    (config.work_path / str(stopped.run)).mkdir(parents=True)
+    (config.work_path / f"{stopped.run}.received").touch()
+    for tist in {stopped.run, stopped.data_set}:
+        (config.store_path / tist_path(tist) / temp_name(1)).touch()
+    run_ingest(config, iter(()), IngestOptions(), Silent(), lambda result, file: None)
+    assert temporary_files(config) == []
+    assert [journal.finished for journal in journals(open_layout(config.store_path))] == [True, True]
     check(config)
