@@ -149,7 +149,8 @@ class Arguments:
         if not text:
             return default
         if not re.fullmatch(r"-?[0-9]{1,12}", text) or int(text) < least:
-            raise UsageError(f"Invalid value for {name}= param: {text[:40]} is not a whole number of {least} or more")
+            what = f"a whole number of {least} or more, of at most 12 digits"
+            raise UsageError(f"Invalid value for {name}= param: {text[:40]} is not {what}")
         return int(text)
 
     def flag(self, name: str) -> bool:

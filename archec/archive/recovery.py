@@ -191,9 +191,10 @@ def need_run(layout: Layout, run: int) -> None:
 
 
 def follow_until(layout: Layout, catalogue: Catalogue, end: Position, meter: Meter = SILENT) -> int:
-    """Lets an empty catalogue follow the journals up to a batch; returns the number of batches."""
+    """Lets an empty catalogue follow the journals up to a batch; returns the number of batches. A catalogue made with
+    ``--until`` ends with that run."""
     files = [journal for journal in journals(layout) if journal.tist <= end.run]
-    return _follow(layout, catalogue, files, Position(), meter, end)
+    return _follow(layout, catalogue, files, Position(), meter, end._replace(until=end.run if end.until else 0))
 
 
 def not_of_this_store(layout: Layout) -> str:

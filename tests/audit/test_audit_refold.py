@@ -32,6 +32,7 @@ EDITS = {
     "when it became visible": "UPDATE mi SET stamp = stamp - 1",
     "a report": "UPDATE runs SET doc = json_set(doc, '$.report', '{}')",
     "a data set": "DELETE FROM data_sets WHERE tist = 978307200",
+    "how far it follows": "UPDATE position SET until = 7",
     "a checksum of another type": "UPDATE versions SET md5 = 'x'",
     "a handle of another type": "UPDATE mi SET handle = x'ff00'",
     "a tist before 1970": "UPDATE mo SET last = -1 WHERE last IS NOT NULL",
