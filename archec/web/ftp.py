@@ -162,8 +162,12 @@ class _Session:
         self._ended = False
 
     def open(self, path: str, contact: str, held: str) -> tuple[int, list[tuple[str, str]], str]:
-        """Status, headers and message; with status 200 the data connection is open."""
+        """Status, headers and message; with status 200 the data connection is open.
+
+        A file whose size or date the server knows is there, whatever reason it gives for not sending it.
+        """
         headers: list[tuple[str, str]] = []
+        is_there = False
         with self._lock:
             try:
                 self._ftp.connect(self._address, self._port, self._timeout)
@@ -173,6 +177,7 @@ class _Session:
                 self._ftp.login("anonymous", contact or "archec@")
                 self._ftp.voidcmd("TYPE I")
                 stamp, size = self._modified(path), self._size(path)
+                is_there = stamp is not None or size >= 0
                 if stamp is not None:
                     headers.append(("Last-Modified", format_datetime(stamp, usegmt=True)))
                 if stamp is not None and size >= 0:
@@ -186,7 +191,8 @@ class _Session:
                     headers.append(("Content-Length", str(size)))
             except ftplib.Error as error:
                 message = clean(f"ftp: {error}".encode("latin-1", "replace")[:_MAX_REASON])
-                return _status_of(error, self._ftp.asked), headers, message
+                status = _status_of(error, self._ftp.asked)
+                return 403 if status == 404 and is_there else status, headers, message
             except TimeoutError as error:
                 raise httpx.ConnectTimeout("the ftp server does not answer") from error
             except (OSError, EOFError) as error:

@@ -22,6 +22,7 @@ BODY = b"paper\n" * 100_000
 @pytest.fixture
 def server() -> Iterator[FtpServer]:
     files = {"pub/a b.pdf": BODY, "broken": BODY, "cut": BODY, "silent": b"x", "caf\xc3\xa9": b"x", "empty": b""}
+    files["locked"] = b"x"
     server = FtpServer(files)
     try:
         yield server
@@ -56,6 +57,7 @@ def test_the_data_connection_goes_to_the_same_host_whatever_the_server_says(serv
     [
         ("missing", Outcome.GONE),
         ("denied", Outcome.FORBIDDEN),
+        ("locked", Outcome.FORBIDDEN),
         ("odd", Outcome.FORBIDDEN),
         ("busy", Outcome.SERVER_ERROR),
         ("broken", Outcome.TRUNCATED),
