@@ -58,14 +58,14 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
         page = await _landing(work, found.url)
         if page.status == 200:
             if page.is_cut or (page.body and not _is_page(page)):
-                found.item = _direct(work, found, page.url)
+                found.item = _direct(work, found, page.url, asked_for=work.options.direct or request.again)
                 return
             found.landing = page
         resource = Resource(page.url, page.status, page.headers, page.body)
         found.helper = work.registry.match(asked, resource)
         if found.helper is None or (found.helper.name == GenericHelper.name and not page.body):
             raise _unmatched(work, page)
-    questions = found.helper.questions(asked, resource, follow=work.options.follow_concept)
+    questions = found.helper.questions(asked, resource, follow=work.options.follow_concept or request.again)
     try:
         found.item = public_item(await _asked(work, questions, found, found.helper))
     except NoPlatformMatch as problem:
@@ -126,10 +126,10 @@ def _tried(work: Work) -> str:
     return "tried " + ", ".join(helper.name for helper in work.registry.helpers if helper.config.enabled)
 
 
-def _direct(work: Work, found: Found, url: str) -> FilesetPlatformItem:
+def _direct(work: Work, found: Found, url: str, *, asked_for: bool) -> FilesetPlatformItem:
     """The item that is a data file itself, to which redirects led at ``url``. Raises NoPlatformMatch where that was not
     asked for."""
-    if not work.options.direct:
+    if not asked_for:
         raise NoPlatformMatch(f"{found.url[:300]}: is a file, not a page; --direct ingests it; {_tried(work)}")
     path, _, query = public_url(url).partition("://")[2].partition("?")
     domain, _, work_id = path.partition("/")

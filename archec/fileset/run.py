@@ -294,7 +294,10 @@ def due_requests(config: Config, now: int) -> list[Line]:
     """The base URLs whose ingest is due again at ``now``, the longest overdue first."""
     catalogue = open_catalogue(config.database, base=config.base, read_only=True)
     try:
-        due = sorted((one.due, one.base_url, one.ingest_type) for one in catalogue.ingests() if 0 < one.due <= now)
+        due = sorted(
+            (one.due, one.base_url, one.ingest_type, bool(one.fileset))
+            for one in catalogue.ingests() if 0 < one.due <= now
+        )  # fmt: skip
     finally:
         catalogue.close()
-    return [(url, IngestRequest(url, kind)) for _, url, kind in due]
+    return [(url, IngestRequest(url, kind, again=again)) for _, url, kind, again in due]

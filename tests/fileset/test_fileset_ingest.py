@@ -38,14 +38,16 @@ from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
 from archec.fileset import asking, run
+from archec.fileset.context import IngestOptions
 from archec.fileset.lookup import find_fileset, read_manifest
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.result import IngestResult
-from archec.fileset.run import due_requests, exit_code
+from archec.fileset.run import due_requests, exit_code, run_ingest
 from archec.gather.plan import due_files
 from archec.monitor.metrics import metrics_of
 from archec.monitor.runs import runs
 from archec.monitor.status import Due, status
+from archec.progress import Silent
 from archec.store.durable import Disk
 from archec.store.interface import Stored
 from archec.store.layout import open_store
@@ -925,6 +927,19 @@ def test_gather_ingests_what_is_due(filesets: Filesets, platform: Platform) -> N
     assert due_requests(filesets.config, now) == []
     (line,) = due_requests(filesets.config, now + 8 * 86400)
     assert line[1].base_url == url  # type: ignore[union-attr]
+    platform.files["/p.csv"] = b"a,b\n"
+    platform.bodies["/api/records/6"] = good
+    filesets.ingest(f"{platform.url}/p.csv", direct=True)
+    filesets.ingest(f"{platform.url}/records/6", follow_concept=True)
+    zenodo(platform, 8, {"p": 11})
+    platform.bodies["/api/records/6"] = platform.bodies["/api/records/8"]
+    found: list[IngestResult] = []
+    lines = due_requests(filesets.config, now + 400 * 86400)
+    run_ingest(filesets.config, lines, IngestOptions(), Silent(), lambda result, file: found.append(result))
+    assert {one.request["base_url"].removeprefix(platform.url): one.status for one in found} == {
+        "/records/7": "success-existing", "/records/6": "success-file", "/p.csv": "success-existing",
+    }, "data files and concepts are ingested as before"  # fmt: skip
+    assert states(filesets) == ["7", "8"]
 
 
 def data_set(filesets: Filesets) -> None:
