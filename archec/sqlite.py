@@ -21,6 +21,8 @@ from archec.errors import ArchecError, StorageFull
 _D = TypeVar("_D", bound="Database")
 _BUSY = 30.0
 """Seconds to wait for another process's lock."""
+_FAULTS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
+"""What SQLite and its binding raise."""
 _LEAST_FREE = 1_000_000
 """Free bytes below which an input/output error is treated as a full disk."""
 _PERMISSIONS = "check the owner and mode of the file, its directory and SQLite's -wal and -shm next to it"
@@ -72,8 +74,11 @@ class Database:
 
     def fetch(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of one statement."""
-        with self.lock, self.translated():
-            return self.connection.execute(sql, parameters).fetchall()
+        with self.lock:
+            try:
+                return self.connection.execute(sql, parameters).fetchall()
+            except _FAULTS as error:
+                raise self._error(error) from error
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -118,22 +123,16 @@ class Database:
         """Converts exceptions of SQLite and its binding to the role's error or :class:`StorageFull`."""
         try:
             yield
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             raise self._error(error) from error
-        except (OverflowError, UnicodeEncodeError) as error:
-            raise self._refused(error) from error
 
-    def _refused(self, error: Exception) -> ArchecError:
-        kind = self.role.refusal or self.role.error
-        return kind(f"{self.path}: a value cannot be stored in {self.role.name}: {error}")
-
-    def _error(self, error: sqlite3.Error) -> ArchecError:
+    def _error(self, error: Exception) -> ArchecError:
         path, text = self.path, str(error)
         name, kind, damaged, _ = self.role
         if "disk is full" in text or ("disk I/O" in text and _is_full(path)):
             return StorageFull(f"{path}: no space left for {name}; everything written before is kept")
-        if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError)):
-            return self._refused(error)
+        if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError, OverflowError, UnicodeEncodeError)):
+            return (self.role.refusal or kind)(f"{path}: a value cannot be stored in {name}: {error}")
         if "locked" in text or "busy" in text:
             return kind(
                 f"{path}: another process has kept {name} locked for {_BUSY:.0f} s",

@@ -20,8 +20,8 @@ from archec.access.index import answer_index, list_sources
 from archec.access.index_files import MAX_LINE
 from archec.access.memento import Addresses, Lost
 from archec.access.posts import Asked, Body, key_of_request, parse_request
-from archec.access.query import Arguments, Query, all_of, parse_query, whole_url
-from archec.access.record import closed_on_failure
+from archec.access.query import Query, all_of, parse_query, whole_url
+from archec.access.record import ClosedOnFailure
 from archec.access.replay import answer_replay
 from archec.access.resource import answer_record, load
 from archec.access.sources import Errors
@@ -60,7 +60,7 @@ class Api:
         mode = f"/{shown}" if shown in _OF_DEFAULT else rest.rstrip("/")
         name = shown
         if shown in _OF_DEFAULT:
-            asked = Arguments(exchange.arguments).one("collection") if shown == "cdx" else ""
+            asked = exchange.take.one("collection") if shown == "cdx" else ""
             name = asked or self._default
         collection = self._collections.get(name)
         if collection is None or not viewer.opens(name):
@@ -143,15 +143,14 @@ class Api:
             await loaded.record.close()
             return answer(302, b"", HTML, [("Location", at.memento(loaded.row))])
         exchange.note["source"] = loaded.row.origin.source
-        async with closed_on_failure(loaded.record.close):
+        async with ClosedOnFailure(loaded.record.close):
             return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)
 
     async def _wayback(self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str) -> Response:
         """``/wayback/available``."""
         if rest.rstrip("/") != "available":
             raise viewer.nothing(f"Not found: {exchange.path}")
-        take = Arguments(exchange.arguments)
-        url, stamp = take.one("url"), take.one("timestamp")
+        url, stamp = exchange.take.one("url"), exchange.take.one("timestamp")
         if not url:
             raise Refused(400, 'The "url" param is required')
         exchange.note |= {"kind": "available", "url": url}
@@ -201,14 +200,14 @@ class Api:
         errors = Errors()
         loaded = await load(collection, query, viewer, errors, asked)
         exchange.note["source"] = loaded.row.origin.source
-        packed = Arguments(exchange.arguments).one("compress") == "gzip"
+        packed = exchange.take.one("compress") == "gzip"
         at = Addresses(self._base(exchange, collection.name), loaded.row.url)
-        async with closed_on_failure(loaded.record.close):
+        async with ClosedOnFailure(loaded.record.close):
             return answer_record(loaded, errors, ", ".join(at.links()), packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
         """The query of the parameters. A request with a body is indexed under its own key."""
-        url = Arguments(exchange.arguments).one("url")
+        url = exchange.take.one("url")
         exchange.note["url"] = url
         return parse_query(
             exchange.arguments,

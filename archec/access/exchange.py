@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from archec.access.errors import Refused
 from archec.access.posts import Body
-from archec.access.query import Argument, arguments
+from archec.access.query import Argument, Arguments, arguments
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
@@ -67,6 +67,11 @@ class Exchange:
     def arguments(self) -> list[Argument]:
         """The parameters. Raises UsageError."""
         return arguments(self.scope["query_string"])
+
+    @cached_property
+    def take(self) -> Arguments:
+        """The parameters by name. Raises UsageError."""
+        return Arguments(self.arguments)
 
     @property
     def base(self) -> str:

@@ -10,7 +10,7 @@ import re
 import uuid
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -166,14 +166,17 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             raise LoadFailed("it is cut")
 
 
-@asynccontextmanager
-async def closed_on_failure(close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+class ClosedOnFailure:
     """Closes a record if what is done with it in the block fails."""
-    try:
-        yield
-    except BaseException:
-        await close()
-        raise
+
+    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
+        self._close = close
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            await self._close()
 
 
 async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], place: str = "") -> Record:
@@ -184,7 +187,7 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
         await plain.aclose()
         await close()
 
-    async with closed_on_failure(close_all):
+    async with ClosedOnFailure(close_all):
         reader = Reader(plain)
         first = await reader.until([b"\n"])
         while not first.strip():

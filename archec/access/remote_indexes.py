@@ -87,7 +87,8 @@ class CdxSource(RemoteSource):
         self._stated = {part.partition("=")[0] for part in query.split("&")}
 
     async def _rows(self, query: Query) -> Iterator[Row]:
-        url = self.url_of(query)
+        named = self._named_values(query)
+        url = self.url_of(query, named)
 
         async def ask() -> list[Row] | Iterator[Row]:
             answer = await fetch(self._web, "GET", url, self._seconds)
@@ -97,21 +98,19 @@ class CdxSource(RemoteSource):
             if answer.status != 200:
                 answer.body.close()
                 raise SourceFailed(f"HTTP {answer.status}")
-            return _in_order(self._parsed(answer, query), query)
+            return _in_order(self._parsed(answer, query, self._origin(named)), query)
 
-        named = self._named_values(query)
         key = (url, query.source_order, *named.items())
         rows = await self._cache.get(key, ask)
         return (self._loadable(row, named) for row in rows)
 
-    def url_of(self, query: Query) -> str:
+    def url_of(self, query: Query, named: Mapping[str, str]) -> str:
         """The request for a query. What the server may not understand is left to us."""
         is_ia = self._is_ia
         take = Arguments(query.given)
         values = {name: value for name, value in reversed(query.given) if name not in ("url", "closest")}
-        values |= self._named_values(query)
-        values |= {"url": query.url, "closest": query.closest, "timestamp": query.closest}
-        url = filled(self._config.api_url, values)
+        stated = {"url": query.url, "closest": query.closest, "timestamp": query.closest}
+        url = filled(self._config.api_url, {**values, **named, **stated})
         more: list[tuple[str, str]] = []
         if query.match != "exact":
             more.append(("matchType", query.match))
@@ -130,8 +129,7 @@ class CdxSource(RemoteSource):
             return url
         return f"{url}{'&' if '?' in url else '?'}{'&'.join(added)}"
 
-    def _parsed(self, answer: Fetched, query: Query) -> Iterator[Row]:
-        origin = self._origin(self._named_values(query))
+    def _parsed(self, answer: Fetched, query: Query, origin: Origin) -> Iterator[Row]:
         start, end = query.range.start, query.range.end
         for line in answer.lines():
             row = any_row(line, origin) if line else None

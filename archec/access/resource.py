@@ -15,11 +15,11 @@ from starlette.types import Receive, Scope, Send
 
 from archec.access.collection import Collection, Step, first_of
 from archec.access.errors import LoadFailed, NotInTime, Refused
-from archec.access.exchange import answer, as_uri, error_header, header_value
+from archec.access.exchange import answer, as_uri, error_header
 from archec.access.obi_source import TYPE
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, parse_filters
-from archec.access.record import END, SMALL, Record, closed_on_failure, nothing, one_piece
+from archec.access.record import END, SMALL, ClosedOnFailure, Record, nothing, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, of_date
@@ -60,7 +60,7 @@ async def load(
             if record is None:
                 continue
             try:
-                async with closed_on_failure(record.close):
+                async with ClosedOnFailure(record.close):
                     if row.origin.type != "live" and is_self_redirect(record, row.url):
                         raise LoadFailed("a redirect to itself")
                     return Loaded(row, await resolved(collection, step, row, record, viewer, errors))
@@ -80,7 +80,7 @@ async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Aske
         try:
             record = await loader.load(row, asked)
             if record is not None:
-                async with closed_on_failure(record.close):
+                async with ClosedOnFailure(record.close):
                     check_record(record, row, viewer)
                 return record
         except LoadFailed as error:
@@ -268,7 +268,7 @@ def answer_record(
         headers.append(("Content-Encoding", "gzip"))
     if negotiated:
         headers.append(("Vary", "accept-datetime"))
-    made = answer(200, b"", WARC, [(name, header_value(value)) for name, value in headers])
+    made = answer(200, b"", WARC, headers)
     if packed:
         return BodyAnswer(made, -1, _packed(record), record.close)
     return BodyAnswer(made, record.size, record.body, record.close, record.head + record.http, END)
