@@ -131,15 +131,20 @@ class CdxSource(RemoteSource):
 
     def _parsed(self, answer: Fetched, query: Query, origin: Origin) -> Iterator[Row]:
         start, end = query.range.start, query.range.end
+        has_lines = has_rows = False
         for line in answer.lines():
             row = any_row(line, origin) if line else None
+            has_lines = has_lines or bool(line)
             if row is None or not row.url:
                 continue
+            has_rows = True
             if not start <= row.line < end:
                 row = _with_our_key(row)
                 if row is None or not start <= row.line < end:
                     continue
             yield row
+        if has_lines and not has_rows:
+            raise SourceFailed("its answer is no CDX")
 
 
 class MementoSource(RemoteSource):

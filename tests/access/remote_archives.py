@@ -55,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
             if query.get("sort") == ["reverse"]:
                 rows.reverse()
             self._send(200, b"".join(row + b"\n" for row in rows))
+        elif path == "/page-cdx":
+            self._send(200, b"<!DOCTYPE html>\n<title>Please log in</title>\n")
         elif path in ("/packed-cdx", "/twice-cdx"):
             packed = gzip.compress(line(U, STAMPS[0]) + b"\n")
             twice = path == "/twice-cdx"

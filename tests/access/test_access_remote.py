@@ -60,6 +60,7 @@ collections:
   secret-mem: memento+{secret}/wayback/
   packed: cdx+{url}/packed-cdx
   twice: cdx+{url}/twice-cdx
+  page: cdx+{url}/page-cdx
   drips: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/drips/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
   astray: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
@@ -137,6 +138,7 @@ def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
     answer = found(get, "lies")
     assert [row["timestamp"] for row in answer] == [*STAMPS, "20160101000000"]
     assert answer[-1]["live_url"] == f"{there.url}/lies/20160101000000id_/{U}"
+    assert json.loads(get.get(f"/page/index?url={U}").headers["reserrors"]) == {"page": "its answer is no CDX"}
 
 
 def test_an_answer_is_unpacked_once_at_most(get: httpx.Client) -> None:
