@@ -27,8 +27,10 @@ _LIKE_A_DATE = re.compile(
     r"((?:19|20)[0-9]{2})[-_.]([0-9]{1,2})[-_.]([0-9]{1,2})|([0-9]{1,2})[-_.]([0-9]{1,2})[-_.]((?:19|20)[0-9]{2})"
     r"|([0-9]{2})-([0-9]{2})-([0-9]{2})|((?:19|20)[0-9]{2})-([0-9]{1,2})"
     r"|((?:19|20)[0-9]{2}[0-3][0-9][0-3][0-9]|[0-3][0-9][0-3][0-9](?:19|20)[0-9]{2})"
+    r"|((?:19|20)[0-9]{2})([01][0-9])([0-3][0-9])[0-2][0-9][0-5][0-9][0-5][0-9]"
     r")(?![0-9])"
 )
+_ONE_DATE = "give the date with --as-of, or rename the file"
 
 
 def stamp(previous: int | None = None, *, clock: Callable[[], float] = time.time) -> int:
@@ -137,18 +139,21 @@ def date_in_name(name: str) -> int | None:
     """The date in the file name of a data set, as the tist of its midnight UTC, or None if there is none.
 
     ``RePEc_2009-05-01.tar.gz``, ``RePEc-2016-04-20.tgz``, ``RePEc20090501.tar`` and the like. The
-    last valid date after 1970-01-01 counts. Raises :class:`BadName` if a name only has dates in another form, which
+    dates after 1970-01-01 count. Raises :class:`BadName` if a name has several, or only dates in another form, which
     are ambiguous (01-05-2009) or invalid (2009-02-30).
     """
-    for match in reversed(list(_IN_NAME.finditer(name))):
-        if tist := _midnight(match[1], match[3], match[4]):
-            return tist
+    found = {_midnight(match[1], match[3], match[4]) for match in _IN_NAME.finditer(name)} - {0}
+    if len(found) > 1:
+        readings = [iso(tist)[:10] for tist in sorted(found)]
+        raise BadName(f"{name}: has several dates; it may be {' or '.join(readings)}", hint=_ONE_DATE)
+    if found:
+        return found.pop()
     if like := _LIKE_A_DATE.search(name):
         readings = _readings(*(part for part in like.groups() if part is not None))
         may_be = f"; it may be {' or '.join(readings)}" if readings else ""
         raise BadName(
             f"{name}: {like[0]} is not a date in the form 2009-05-01{may_be}",
-            hint="give the date with --as-of, or rename the file",
+            hint=_ONE_DATE,
         )
     return None
 

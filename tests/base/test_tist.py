@@ -113,6 +113,8 @@ def test_the_date_in_a_name(name: str, day: str | None) -> None:
         ("RePEc_01-05-09.tar", ["2001-05-09", "2001-09-05", "2009-01-05", "2009-05-01"]),
         ("RePEc_2009-02-30.tar.gz", []),
         ("RePEc-2016-04.tar.gz", ["any day of 2016-04"]),
+        ("RePEc_20090501120000.tar", ["2009-01-05", "2009-05-01"]),
+        ("RePEc_2009-05-01_packed_20120301.tar", ["2009-05-01", "2012-03-01"]),
     ],
 )
 def test_a_date_with_two_readings_or_none_is_refused(name: str, readings: list[str]) -> None:
