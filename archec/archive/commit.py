@@ -67,6 +67,11 @@ class Commits:
     def commit(self) -> None:
         """Commits all pending items."""
 
+    @property
+    def uncommitted(self) -> list[CommitItem]:
+        """The pending items, including the batch whose commit failed: none of them is in the journal."""
+        return []
+
     def discard(self, temp: str) -> None:
         """Removes a temporary file that is not needed."""
 
@@ -156,7 +161,6 @@ class Committer(Commits):
 
     @property
     def uncommitted(self) -> list[CommitItem]:
-        """The pending items, including the batch whose commit failed: none of them is in the journal."""
         return [*self._failing, *self._items]
 
     def finish(self) -> None:

@@ -47,6 +47,8 @@ async def fetch_all(
         for number in queue:
             files[number] = await fetch_one(work, helper, files[number], urls[number], room)
             work.commits.tick()
+            if work.ledger is not None and not work.commits.uncommitted:
+                work.ledger.committed(work.run)
 
     fetch = work.archive.config.fetch
     most = min(fetch.concurrency, max(fetch.per_host, _UNDER_WAY), len(files))
@@ -157,15 +159,15 @@ def _whole_file(
     file: FilesetManifestFile, sums: Checksums, body: Body, tist: int, status: Status
 ) -> FilesetManifestFile:
     """A file's row, filled in with what was found."""
-    extra = dict(file.extra or {})
+    extra = file.extra or {}
     if file.md5 is not None and file.md5 != sums.md5:
-        extra["platform_md5"] = file.md5
+        extra = {**extra, "platform_md5": file.md5}
     if packed := dict(body.headers).get(UNPACKED):
-        extra["content_encoding"] = packed
+        extra = {**extra, "content_encoding": packed}
     theirs, ours = bare_type(file.mimetype or ""), body.mimetype
     if ours not in _GENERIC_TYPES and (theirs in _GENERIC_TYPES or _is_wrong(theirs, ours)):
         if file.mimetype:
-            extra["platform_mimetype"] = file.mimetype
+            extra = {**extra, "platform_mimetype": file.mimetype}
     else:
         ours = file.mimetype or ours
     return replace(

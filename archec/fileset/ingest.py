@@ -68,7 +68,8 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
     if item is None:
         raise NoPlatformMatch("there is no data set")
     options = work.options
-    wanted = options.selection.of(with_safe_paths(item.manifest or []))
+    item = found.item = replace(item, manifest=with_safe_paths(item.manifest or []))
+    wanted = options.selection.of(item.manifest or ())
     found.files = public_files(wanted)
     if not wanted and not item.bundle_only:
         raise EmptyManifest("the data set has no files" + (" that were asked for" if item.manifest else ""))
@@ -136,11 +137,12 @@ def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) ->
     mirror from which the same bytes came again."""
     state = known.history.last_held if known is not None else None
     before = {file.path: file for file in work.archive.catalogue.manifest(state)} if state is not None else {}
-    return [_as_before(before.get(file.path), replace(file, status=Status.SUCCESS.value)) if is_whole(file) else file
-            for file in files]  # fmt: skip
+    return [_as_before(before.get(file.path), file) if is_whole(file) else file for file in files]
 
 
 def _as_before(before: FilesetManifestFile | None, file: FilesetManifestFile) -> FilesetManifestFile:
+    if file.status != Status.SUCCESS:
+        file = replace(file, status=Status.SUCCESS.value)
     same = before is not None and (before.sha256, before.platform_url) == (file.sha256, file.platform_url)
     return before if before is not None and same and before.status == file.status else file
 

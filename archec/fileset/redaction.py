@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
@@ -74,29 +75,33 @@ def public_text(text: str) -> str:
 
 
 def public_value(value: Any) -> Any:
-    """A JSON value without the secrets in its texts, and without all that stands under the name of one."""
+    """A JSON value without the secrets in its texts, and without all that stands under the name of one. What has none
+    is the same object: an answer may be large."""
     if isinstance(value, str):
         return public_text(value)
+    public: Any = value
     if isinstance(value, dict):
-        return {name: _emptied(one) if is_secret(name) else public_value(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [public_value(one) for one in value]
-    return value
+        public = {name: _emptied(one) if is_secret(name) else public_value(one) for name, one in value.items()}
+    elif isinstance(value, list):
+        public = [public_value(one) for one in value]
+    return value if public == value else public
 
 
 def public_body(body: bytes) -> bytes:
     """An answer as it came, except for secrets: JSON that holds one is written again."""
     if body[:100].lstrip()[:1] in (b"{", b"["):
-        try:
-            value = parse(body).raw
-            public = public_value(value)
-        except (PlatformError, RecursionError):
-            pass
-        else:
-            if public != value:
-                return json.dumps(public).encode()
+        with suppress(PlatformError, RecursionError):
+            if (public := _public_json(body)) is not None:
+                return public
     text = body.decode("latin-1")
     return _without_pairs(_FIELD.sub(_public_field, text)).encode("latin-1")
+
+
+def _public_json(body: bytes) -> bytes | None:
+    """JSON without its secrets; None if it has none. Raises PlatformError, RecursionError."""
+    value = parse(body).raw
+    public = public_value(value)
+    return None if public is value else json.dumps(public).encode()
 
 
 def public_item(item: FilesetPlatformItem) -> FilesetPlatformItem:
@@ -115,13 +120,16 @@ def public_files(files: Sequence[FilesetManifestFile]) -> list[FilesetManifestFi
     """The files with the URLs under which they are kept. Files whose URLs differ in a secret only would have one: they
     have their paths in it instead, which does not change when the secret does."""
     urls = [public_url(file.platform_url) if file.platform_url else None for file in files]
-    asked: dict[str | None, set[str]] = {}
-    for file, url in zip(files, urls, strict=True):
-        asked.setdefault(url, set()).add((file.platform_url or "").partition("#")[0])
+    pairs = list(zip(files, urls, strict=True))
+    asked: dict[str | None, set[str]] = {url: set() for file, url in pairs if url != file.platform_url}
+    for file, url in pairs:
+        if url in asked:
+            asked[url].add((file.platform_url or "").partition("#")[0])
     return [
-        replace(file, platform_url=url if url is None or len(asked[url]) == 1 else _with_path(url, file))
-        for file, url in zip(files, urls, strict=True)
-    ]
+        file if url not in asked
+        else replace(file, platform_url=url if url is None or len(asked[url]) == 1 else _with_path(url, file))
+        for file, url in pairs
+    ]  # fmt: skip
 
 
 @lru_cache(2000)
