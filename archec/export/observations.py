@@ -28,7 +28,7 @@ from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import ObiChange
-from archec.errors import CorruptArchive, NotHeld, StorageFailed
+from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.export.units import FILESETS, Unit, tobis_of
 from archec.ids import normalise_url, target_uri
 from archec.store.durable import storage_errors
@@ -192,7 +192,8 @@ def _files_of(layout: Layout, fileset: Obi) -> Iterator[str]:
                 found = msgspec.json.decode(stream.read(), type=_Files)
             for file in (found.bundle, *found.manifest):
                 if file is not None and file.platform_url:
-                    yield normalise_url(file.platform_url)
+                    with suppress(BadName):  # such a file is not held
+                        yield normalise_url(file.platform_url)
 
 
 def of_fobi(fobi: Obi, visits: Visits | None, since: int) -> Iterator[Observation]:

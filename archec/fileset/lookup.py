@@ -49,10 +49,10 @@ def find_fileset(archive: Archive, asked: str) -> HeldFileset:
     """
     fileset, version, state = _names(archive.catalogue, asked.strip())
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
-    if obi is not None and state not in (there for _, there in obi.history):
-        state = ""  # that of an ingest that failed
     if obi is None:
         raise _not_held(asked)
+    if state not in (there for _, there in obi.history):
+        state = ""  # that of an ingest that failed
     for tist, there in _last_noted_first(obi) if version else reversed(list(obi.history)):
         if there is None or (state and there != state):
             continue

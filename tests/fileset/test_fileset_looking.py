@@ -396,6 +396,9 @@ def test_a_vault_has_filesets_with_their_files_pages_and_losses(one: Filesets, p
     one.ingest(zenodo(platform, 8, {**SIZES, "data/P Q.csv": 11}))
     platform.bodies["/api/records/8"] = 410
     one.ingest(f"{platform.url}/records/8")
+    platform.bodies["/data"] = b'<link rel="item" href="javascript:x"><link rel="item" href="/q">'
+    platform.files["/q"] = b"q"
+    assert one.ingest(f"{platform.url}/data")[0].status == "success-partial"
     vault = one.config.base / "vault"
     (summary,) = json_of(archec_inline(one.config, "export", "warc", str(vault), "--json"))
     assert (summary["series"], summary["failed"]) == (1, 0)
@@ -405,7 +408,8 @@ def test_a_vault_has_filesets_with_their_files_pages_and_losses(one: Filesets, p
             for record in ArchiveIterator(stream, check_digests="raise"):
                 uri, kind = record.rec_headers.get_header("WARC-Target-URI"), record.rec_type
                 found.setdefault(f"{kind} {uri}", []).append(record.content_stream().read())
-    (held,) = rows(one, "list")
+    assert found[f"response {platform.url}/q"] == [b"q"]
+    held = rows(one, "list")[1]
     name = "urn:x-archec:" + held["id"].replace("%", "%25")
     manifests = [json.loads(body) for body in found[f"resource {name}"]]
     assert [manifest["version"] for manifest in manifests] == ["7", "8"]
