@@ -6,7 +6,7 @@ import fcntl
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,7 +80,7 @@ def locked(config: Config, what: str, meter: Meter = SILENT, *, wait: bool = Fal
     layout = open_store(config)
     with (
         run_lock(layout, what, meter, wait=wait),
-        closing(open_catalogue(config.database, base=config.base, create=True)) as catalogue,
+        open_catalogue(config.database, base=config.base, create=True) as catalogue,
     ):
         tidy(layout)
         catch_up(layout, catalogue)
@@ -94,5 +94,5 @@ def opened(config: Config) -> Iterator[Archive]:
     Raises :class:`archec.errors.CatalogueError` if there is no catalogue: only runs and rebuilds create one.
     """
     layout = open_store(config)
-    with closing(open_catalogue(config.database, base=config.base, read_only=True)) as catalogue:
+    with open_catalogue(config.database, base=config.base, read_only=True) as catalogue:
         yield Archive(config, layout, catalogue)

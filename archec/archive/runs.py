@@ -1,6 +1,5 @@
-"""Earlier runs: their reports, the report of an interrupted one, counted again from its journal, and its closing if it
-is not resumed. A run that failed before it began has no tist and no journal; a file records it until the next one
-begins.
+"""Runs of any kind: how one follows another and ends, and the report of an interrupted one, counted again from its
+journal. A run that failed before it began has no tist and no journal; a file records it until the next one begins.
 """
 
 from __future__ import annotations

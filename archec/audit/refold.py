@@ -41,7 +41,7 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
     try:
         with (
             scratch_folder(archive.config) as folder,
-            closing(open_catalogue("sqlite:///fold.sqlite", base=folder, create=True)) as fresh,
+            open_catalogue("sqlite:///fold.sqlite", base=folder, create=True) as fresh,
             closing(PartitionedDiff(lambda: nullcontext(folder), (_KEY, _KEY))) as diff,
         ):
             meter.phase("folding journals", None)

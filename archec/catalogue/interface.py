@@ -38,6 +38,7 @@ Checksum = Literal["sha256", "md5", "text"]
 """The checksums of a version: two of its bytes, and the md5 of its text."""
 
 _T = TypeVar("_T")
+_C = TypeVar("_C", bound="Catalogue")
 _USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.S)
 _SECRET_OPTION = re.compile(r"([^?&=;]*password[^?&=;]*=)[^&;]*", re.I)
 
@@ -54,9 +55,15 @@ class Counts(NamedTuple):
 
 
 class Catalogue(ABC):
-    """See the module. ``url`` is fit for messages: :func:`redact` has been at it."""
+    """See the module; a context manager that closes it. ``url`` is fit for messages: :func:`redact` has been at it."""
 
     url: str
+
+    def __enter__(self: _C) -> _C:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @abstractmethod
     def position(self) -> Position:

@@ -41,8 +41,7 @@ def demo(context: click.Context, directory: Path | None) -> None:
             click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)
             for line in gather_table(stage.report.as_value()):
                 echo(line, INDENT)
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with open_catalogue(config.database, base=config.base) as catalogue:
         urls = {
             word: ref.url
             for word in ("revised", "goes away", "chain")
@@ -51,8 +50,6 @@ def demo(context: click.Context, directory: Path | None) -> None:
             for version in tobi.versions.values()
             for ref in version.refs[:1]
         }
-    finally:
-        catalogue.close()
     click.secho("\n== The state of the archive: archec status", bold=True)
     context.invoke(status, config_file=file)
     click.secho("\n== What has been lost: archec lost", bold=True)

@@ -95,8 +95,7 @@ def unit_exporter(plan: ExportPlan) -> Callable[[Unit], UnitResult]:
 
     def export(unit: Unit) -> UnitResult:
         with ExitStack() as stack:
-            catalogue = open_catalogue(plan.url, base=plan.base, read_only=True)
-            stack.callback(catalogue.close)
+            catalogue = stack.enter_context(open_catalogue(plan.url, base=plan.base, read_only=True))
             visits = stack.enter_context(Visits(plan.visits)) if plan.visits is not None else None
             wanted = stack.enter_context(SortedLines(plan.scratch))
             collect(catalogue, plan.layout, unit, visits, plan.since, plan.scratch, wanted)

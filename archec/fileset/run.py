@@ -15,7 +15,7 @@ from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits, committing
 from archec.archive.ledger import Ledger
-from archec.archive.opening import Archive, locked
+from archec.archive.opening import Archive, locked, opened
 from archec.archive.report import Report
 from archec.archive.runs import end_run, next_run, stop_run
 from archec.catalogue.open import open_catalogue
@@ -37,7 +37,6 @@ from archec.fileset.strategy_choice import StrategyPolicy
 from archec.fileset.summary import failure, file_result
 from archec.progress import Meter
 from archec.store.interface import CommitResult
-from archec.store.layout import open_store
 from archec.tist import stamp
 from archec.web.door import Policy, Sender, open_client
 from archec.workers.child import rare_collections
@@ -228,19 +227,14 @@ async def _dry(
     budget: Budget,
 ) -> None:  # fmt: skip
     """Asks, and keeps nothing; takes no lock."""
-    layout = open_store(config)
-    catalogue = open_catalogue(config.database, base=config.base, read_only=True)
-    try:
+    with opened(config) as archive:
         async with _platforms(config) as sender, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
             asker = Asker(config.fetch, config.agent, sender, registry.helpers)
             work = Work(
-                Archive(config, layout, catalogue), stamp(None), Commits(), None, None, asker, None, registry,
-                _policy(config), options, items,
-            )  # fmt: skip
+                archive, stamp(None), Commits(), None, None, asker, None, registry, _policy(config), options, items
+            )
             await _all(work, lines, emit, counter, jobs, budget)
-    finally:
-        catalogue.close()
 
 
 async def _all(
@@ -292,12 +286,9 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
 
 def due_requests(config: Config, now: int) -> list[Line]:
     """The base URLs whose ingest is due again at ``now``, the longest overdue first."""
-    catalogue = open_catalogue(config.database, base=config.base, read_only=True)
-    try:
+    with open_catalogue(config.database, base=config.base, read_only=True) as catalogue:
         due = sorted(
             (one.due, one.base_url, one.ingest_type, bool(one.fileset))
             for one in catalogue.ingests() if 0 < one.due <= now
         )  # fmt: skip
-    finally:
-        catalogue.close()
     return [(url, IngestRequest(url, kind, again=again)) for _, url, kind, again in due]

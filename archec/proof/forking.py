@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 from archec import __version__
 from archec.archive.commit import Committer
@@ -39,7 +39,7 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
     with ExitStack() as stack:
         stack.enter_context(RunLock(layout, "fork"))
         tidy(layout)
-        catalogue = stack.enter_context(closing(open_catalogue(config.database, base=config.base, create=True)))
+        catalogue = stack.enter_context(open_catalogue(config.database, base=config.base, create=True))
         position = catalogue.position()
         lost = Link(position.run, position.batch, position.head) if seal is None else Link(*seal[3:6])
         meter.phase("reading journals", None)
@@ -93,7 +93,7 @@ def _close(config: Config, layout: Layout, last: LastRun) -> None:
     """Closes the journal of a run that was in progress when the copy was made, by a catalogue in scratch space."""
     with (
         scratch_folder(config) as folder,
-        closing(open_catalogue("sqlite:///fold.sqlite", base=folder, create=True)) as scratch,
+        open_catalogue("sqlite:///fold.sqlite", base=folder, create=True) as scratch,
     ):
         follow_until(layout, scratch, Position(last.journal.tist, 1 << 60))
         close_interrupted_run(Archive(config, layout, scratch), last)

@@ -192,11 +192,8 @@ def reading(url: str, base: Path) -> Callable[[CoveragePart], list[CoverageRow]]
     """In a worker: the function that computes the rows of a part."""
 
     def read(part: CoveragePart) -> list[CoverageRow]:
-        catalogue = open_catalogue(url, base=base, read_only=True)
-        try:
+        with open_catalogue(url, base=base, read_only=True) as catalogue:
             return list(coverage(catalogue, after=part.after, before=part.before))
-        finally:
-            catalogue.close()
 
     return read
 
