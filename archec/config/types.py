@@ -24,6 +24,8 @@ from archec.ids import normalise_handle, normalise_url
 from archec.units import parse_duration, parse_share, parse_size
 
 RIGHTS = ("open", "metadata", "closed", "withdrawn")
+_CODE = r"[^\s:*]+"
+_MIME = r"[^\s/;*]+/(\*|[^\s/;*]+)"
 _HOST_ALONE = r"http://([^:/]+|\[.*\])/"
 UNTIL = r"([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,3}y)?"
 
@@ -106,34 +108,52 @@ def _rules(value: Any) -> Any:
             fixed["until"] = fixed["until"].isoformat()[:10]  # YAML reads 2027-01-01 as a date
         if not re.fullmatch(UNTIL, str(fixed.get("until", ""))):
             raise Misfit(f"rule {number}: until must be a date like 2027-01-01, or years like 1y")
-        if not _is_prefix(fixed.get("url_prefix") or "urn:"):
-            raise Misfit(f"rule {number}: url_prefix must begin like http://example.org/ or urn:x-repec:")
-        if not _is_host(fixed.get("host") or "example.org"):
-            raise Misfit(f"rule {number}: host must be a name like example.org")
-        if not _is_handle(fixed.get("handle") or "RePEc:aaa:ssssss:1"):
-            raise Misfit(f"rule {number}: handle must be one like RePEc:aaa:ssssss:1")
+        for key, (is_valid, form) in _CONDITIONS.items():
+            if isinstance(fixed.get(key), str) and not is_valid(fixed[key]):
+                raise Misfit(f"rule {number}: {key} must be {form}")
+        series = fixed.get("series")
+        if isinstance(series, str) and ":" not in _code(series):
+            if not isinstance(fixed.get("archive"), str):
+                raise Misfit(f"rule {number}: series must be one like aaa:ssssss, or ssssss with archive: aaa")
+            fixed["series"] = f"{_code(fixed['archive'])}:{series}"
         made.append(fixed)
     return made
 
 
-def _is_prefix(value: Any) -> bool:
+def _code(text: str) -> str:
+    return text.lower().removeprefix("repec:")
+
+
+def _is_prefix(value: str) -> bool:
     """Whether URLs or URNs can begin so."""
     with suppress(BadName):
-        return not isinstance(value, str) or value.lower().startswith("urn:") or bool(normalise_url(value))
+        return not value.endswith("*") and (value.lower().startswith("urn:") or bool(normalise_url(value)))
     return False
 
 
-def _is_host(value: Any) -> bool:
+def _is_host(value: str) -> bool:
     """Whether this is the name of a host, in any spelling, and no more."""
     with suppress(BadName):
-        return not isinstance(value, str) or bool(re.fullmatch(_HOST_ALONE, normalise_url(f"http://{value}/")))
+        return bool(re.fullmatch(_HOST_ALONE, normalise_url(f"http://{value}/")))
     return False
 
 
-def _is_handle(value: Any) -> bool:
+def _is_handle(value: str) -> bool:
+    """Whether this is a handle, not the beginning of several."""
     with suppress(BadName):
-        return not isinstance(value, str) or bool(normalise_handle(value))
+        return re.fullmatch(r"RePEc:.*[^*]", normalise_handle(value)) is not None
     return False
+
+
+_CONDITIONS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "archive": (lambda text: re.fullmatch(_CODE, _code(text)) is not None, "one like aaa"),
+    "series": (lambda text: re.fullmatch(f"({_CODE}:)?{_CODE}", _code(text)) is not None, "one like aaa:ssssss"),
+    "handle": (_is_handle, "one like RePEc:aaa:ssssss:1; archive and series stand for all of theirs"),
+    "host": (_is_host, "a name like example.org"),
+    "url_prefix": (_is_prefix, "a beginning like http://example.org/ or urn:x-repec:, without *"),
+    "mime": (lambda text: re.fullmatch(_MIME, text) is not None, "one like application/pdf or image/*"),
+}
+"""What each condition of a rule must be, so that it can match."""
 
 
 def _lower(value: Any) -> Any:

@@ -189,7 +189,16 @@ def test_what_is_refused_and_how(text: str, told: str) -> None:
         ("rules: [{rights: closed, until: soon}]", "rule 1: until must be a date"),
         ("rules: [{rights: closed, host: 'x.org:8080'}]", "rule 1: host must be a name like example.org"),
         ("rules: [{rights: closed, handle: 'http://x.org/'}]", "rule 1: handle must be one like RePEc:"),
-        ("rules: [{rights: closed, url_prefix: x.org/a}]", "rule 1: url_prefix must begin like http://example.org/"),
+        ("rules: [{rights: closed, url_prefix: x.org/a}]", "rule 1: url_prefix must be a beginning like http://"),
+        ("rules: [{rights: closed, url_prefix: 'http://x.org/a*'}]", "rule 1: url_prefix must be"),
+        ("rules: [{rights: closed, handle: 'zzz:wpaper:1'}]", "rule 1: handle must be one like RePEc:aaa:ssssss:1"),
+        ("rules: [{rights: closed, handle: 'RePEc:zzz:*'}]", "archive and series stand for all of theirs"),
+        ("rules: [{rights: closed, archive: 'zzz:wpaper'}]", "rule 1: archive must be one like aaa"),
+        ("rules: [{rights: closed, archive: ''}]", "rule 1: archive must be one like aaa"),
+        ("rules: [{rights: closed, series: wpaper}]", "aaa:ssssss, or ssssss with archive: aaa"),
+        ("rules: [{rights: closed, series: 'RePEc:zzz:*'}]", "rule 1: series must be one like aaa:ssssss"),
+        ("rules: [{rights: closed, mime: pdf}]", "rule 1: mime must be one like application/pdf or image/*"),
+        ("rules: [{rights: closed, mime: '*'}]", "rule 1: mime must be"),
         ("rules: [{rights: open, networks: [x]}]", "networks"),
         ("open: all", "none, metadata or content"),
         ("cache: soon", "not a duration"),
@@ -204,13 +213,14 @@ def test_what_is_refused_of_access(text: str, told: str) -> None:
 def test_access_as_written() -> None:
     config = parse(
         "access: {live: on, cache: 5m, open: metadata,"
-        " rules: [{archive: aaa, networks: 10.0.0.1/8, rights: open, until: 2027-01-01}]}",
+        " rules: [{archive: RePEc:aaa, series: ssssss, networks: 10.0.0.1/8, rights: open, until: 2027-01-01}]}",
         Path("config.yaml"),
     )
     assert config.access.live
     assert config.access.cache == 300
     assert config.access.rules[0].networks == ("10.0.0.0/8",)
     assert config.access.rules[0].until == "2027-01-01"
+    assert config.access.rules[0].series == "aaa:ssssss"
 
 
 def test_a_configuration_of_pywb(tmp_path: Path) -> None:
