@@ -279,7 +279,7 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
         reason = f" ({decision.reason})" if decision.reason else ""
         echo(f"{subject.url}: {_LEVELS[anybody]} is public{withdrawn}, by {rule}{reason}")
         if not subject.noted:
-            echo("    the obi store holds nothing of it")
+            echo("    the obi store holds nothing of it; rows of indexes are judged by their own time and media type")
         if token is not None:
             echo(f"    {_LEVELS[own]} for {token.name}, in {', '.join(token.collections) or 'all collections'}")
 

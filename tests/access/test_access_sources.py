@@ -270,7 +270,7 @@ access:
     assert (withdrawn["withdrawn"], withdrawn["reason"], withdrawn["token"]) == (True, "asked for", "metadata")
     assert said("http://x.org/", "--token", "reader")["token"] == "content"
     plain = CliRunner().invoke(access, ["explain", "http://a.org/p", "--config", str(config.file)])
-    nothing = "    the obi store holds nothing of it\n"
+    nothing = "    the obi store holds nothing of it; rows of indexes are judged by their own time and media type\n"
     assert plain.stdout == f"http://a.org/p: metadata is public, by rule 3\n{nothing}"
     unknown = CliRunner().invoke(access, ["explain", "x.org", "--token", "zzz", "--config", str(config.file)])
     assert unknown.exit_code != 0
