@@ -45,8 +45,9 @@ def changes(
 ) -> None:
     """List incidences by time: new, changed, lost, returned.
 
-    A DATE refers to the incidence: for a template, the date of the data set. With a RUN, incidences are listed in the
-    order in which this run and later ones noted them, whatever the dates of their data sets.
+    A DATE refers to the incidence: for a template, the date of the data set. With a RUN, incidences are listed that
+    this run and later ones noted, run by run, whatever the dates of their data sets; a program that polls continues
+    with the run of the last line (and gets again what that run noted).
 
     Example: archec changes --since last
     """

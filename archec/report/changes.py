@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import difflib
 import heapq
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from archec.archive.lookup import Held, held_at
 from archec.archive.opening import Archive
@@ -19,12 +23,14 @@ from archec.errors import CorruptArchive, NotHeld, UsageError
 from archec.history import Incidence
 from archec.ids import archive_of
 from archec.store.layout import Layout
-from archec.tist import iso, run_number
+from archec.store.sorting import SortedLines
+from archec.tist import MAX_TIST, iso, run_number
 
 _WHAT = {"appeared": "new"}
 _PAGE = 200
 _FIRST_CHUNK, _MAX_CHUNK = 10, 200
 _LAST = "\U0010ffff"
+_DIGITS = len(str(MAX_TIST))
 MOST_WORKS = 10
 """Maximum number of works listed for one file: some URLs occur in thousands of templates."""
 _MOST_REFERRING = 10_000
@@ -77,12 +83,22 @@ def changes(catalogue: Catalogue, query: ChangesQuery = ChangesQuery()) -> Itera
 
 
 def changes_of_runs(catalogue: Catalogue, run: int, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
-    """What this run and later ones have noted, in the order in which they last changed an obi.
+    """What this run and later ones have noted, by (run, tist, id); sorted in bounded memory before the first is given.
 
     The replay of an old data set notes old states: sorted by tist, its incidences would not be found together.
     """
-    streams = [_changed(catalogue, kind, run, query.archive) for kind in query.kinds]
+    with SortedLines(Path(tempfile.gettempdir())) as lines:
+        for one in noted_since(catalogue, run, query):
+            lines.add(b"%0*d%0*d" % (_DIGITS, one.run, _DIGITS, one.tist) + msgspec.json.encode(one))
+        for line in lines:
+            yield msgspec.json.decode(line[2 * _DIGITS :], type=Incident)
+
+
+def noted_since(catalogue: Catalogue, run: int, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
+    """The same, the first immediately, but in the order in which the obis last changed: an obi's incidences are
+    together, those of a run are not."""
     before = _before(query)
+    streams = [_changed(catalogue, kind, run, query.archive) for kind in query.kinds]
     for _, _, incidents in heapq.merge(*streams, key=lambda entry: entry[:2]):
         yield from (one for one in incidents if one.run >= run and before(one))
 

@@ -7,7 +7,7 @@ from report_data import file, lot, version_of, work
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
-from archec.report.changes import ChangesQuery, changes, changes_of_runs, first_run
+from archec.report.changes import ChangesQuery, changes, changes_of_runs, first_run, noted_since
 
 
 @pytest.fixture
@@ -47,12 +47,15 @@ def test_what_is_told(world: Catalogue) -> None:
 
 def test_of_runs(world: Catalogue) -> None:
     assert [(one.tist, one.id[-3:]) for one in changes_of_runs(world, 1500)] == [
-        (15, "h/1"),
-        (35, "h/1"),
         (5, "s:2"),
+        (15, "h/1"),
         (30, "s:2"),
+        (35, "h/1"),
     ]
     assert len(list(changes_of_runs(world, 1000))) == 9
+    by_run = sorted(noted_since(world, 1000), key=lambda one: (one.run, one.tist, one.id))
+    assert by_run == list(changes_of_runs(world, 1000))
+    assert [one.run for one in changes_of_runs(world, 1000)] == [1000] * 5 + [1500] * 4
     assert list(changes_of_runs(world, 2003)) == []
 
 
@@ -81,5 +84,5 @@ def test_a_part_is_asked_for(world: Catalogue) -> None:
     assert told(ChangesQuery(archive="b")) == [(12, "s:1"), (16, "h/9")]
     assert told(ChangesQuery(archive="a", until=16)) == [(5, "s:2"), (10, "s:1"), (15, "h/1")]
     of_runs = changes_of_runs(world, 1500, ChangesQuery(until=30, archive="a"))
-    assert [(one.tist, one.id[-3:]) for one in of_runs] == [(15, "h/1"), (5, "s:2")]
+    assert [(one.tist, one.id[-3:]) for one in of_runs] == [(5, "s:2"), (15, "h/1")]
     assert not list(changes_of_runs(world, 1500, ChangesQuery(archive="b", kinds=("tobi",), until=12)))
