@@ -149,7 +149,7 @@ def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
 
 
 def _write(target: BinaryIO, result: IngestResult) -> None:
-    target.write(results.encode(result))
+    target.writelines(results.encode(result))
     target.write(b"\n")
     target.flush()
 

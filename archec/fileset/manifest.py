@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from archec.fileset.status import Status
 
 FORMAT = 1
 _PART = 500
-"""Files of one journal line."""
+"""Files of one journal line, and of one piece of JSON."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -43,9 +43,24 @@ class Manifest(Struct, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(Manifest)
 
 
-def encode(manifest: Manifest) -> bytes:
-    """The bytes of a manifest: equal manifests have equal bytes."""
-    return canonical(manifest)
+def encode(manifest: Manifest) -> Iterator[bytes]:
+    """The bytes of a manifest, in pieces: equal manifests have equal bytes."""
+    return in_pieces(manifest, sorted(manifest.__struct_fields__), canonical)
+
+
+def in_pieces(value: Struct, names: Iterable[str], encoder: Callable[[Any], bytes]) -> Iterator[bytes]:
+    """The JSON of the fields ``names`` of a value, of whose ``manifest`` no piece has more than some hundred files."""
+    before = "{"
+    for name in names:
+        start, field = f'{before}"{name}":'.encode(), getattr(value, name)
+        before = ","
+        if name != "manifest" or not field:
+            yield start + encoder(field)
+            continue
+        for first in range(0, len(field), _PART):
+            yield (b"," if first else start + b"[") + encoder(field[first : first + _PART])[1:-1]
+        yield b"]"
+    yield b"}"
 
 
 def decode(data: bytes, where: str) -> Manifest:

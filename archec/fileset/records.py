@@ -3,18 +3,18 @@ except for the bytes that are handed to the writer."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from archec.archive.commit import CommitItem
 from archec.catalogue.model import FilesetManifestFile, Note, Obi, Version, Visit
 from archec.catalogue.records import ManifestNoted, ObiChange
+from archec.digest import Digests
 from archec.fileset.manifest import Manifest, encode, parts
 from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.redaction import public_url
 from archec.history import History
-from archec.store.interface import HardLink, Placement, Stored
+from archec.store.interface import HardLink, Placement
 from archec.store.writer import Writer
 from archec.tist import MAX_TIST
 from archec.web.outcome import Outcome
@@ -86,8 +86,10 @@ def state_items(
     """The records of a manifest as the state of its fileset at ``when``, and its sha256. None if it is the state
     already."""
     fileset = known or Obi(manifest.fileset, "fileset")
-    data = encode(manifest)
-    stored: Stored = writer.put(when, manifest.fileset, data)
+    with writer.temp(when, manifest.fileset) as temp:
+        for piece in encode(manifest):
+            temp.write(piece)
+        stored = temp.close()
     drop = fileset.history.noting(when, stored.sha256)
     if drop is None:
         writer.discard(stored.temp)
@@ -104,8 +106,10 @@ def state_items(
 
 def unkept_items(manifest: Manifest) -> tuple[list[CommitItem], str]:
     """The records of a manifest that is no state, since none of its files is held; and its sha256."""
-    sha256 = hashlib.sha256(encode(manifest)).hexdigest()
-    return [CommitItem(ManifestNoted(part)) for part in parts(sha256, manifest.manifest)], sha256
+    digests = Digests()
+    for piece in encode(manifest):
+        digests.update(piece)
+    return [CommitItem(ManifestNoted(part)) for part in parts(digests.sha256, manifest.manifest)], digests.sha256
 
 
 def loss_item(known: Obi, run: int, reason: str) -> CommitItem:

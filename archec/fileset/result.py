@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.fields import clean
+from archec.fileset.manifest import in_pieces
 from archec.fileset.model import IngestRequest
 from archec.fileset.redaction import public_value
 from archec.fileset.status import BadRequest
@@ -82,9 +83,9 @@ def schema() -> dict[str, Any]:
     }
 
 
-def encode(result: IngestResult) -> bytes:
-    """A result as one line of JSON, without its end."""
-    return msgspec.json.encode(result)
+def encode(result: IngestResult) -> Iterator[bytes]:
+    """A result as one line of JSON, without its end, in pieces."""
+    return in_pieces(result, result.__struct_fields__, msgspec.json.encode)
 
 
 def request_of(line: str | bytes) -> IngestRequest:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archec.catalogue.codec import canonical
 from archec.catalogue.model import FilesetManifestFile
 from archec.errors import BadName
 from archec.fileset import result as results
@@ -137,13 +138,15 @@ def test_bytes_are_checked_against_all_that_is_told() -> None:
 # -- manifests ------------------------------------------------------------------------------------
 
 
-def test_a_manifest_comes_back_from_its_bytes() -> None:
-    files = tuple(FilesetManifestFile(f"f{n}", n, extra={"a": [1]}) for n in range(3))
+@pytest.mark.parametrize("count", [0, 3, 500, 1001])
+def test_a_manifest_comes_back_from_its_bytes(count: int) -> None:
+    files = tuple(FilesetManifestFile(f"f{n}", n, extra={"a": [1]}) for n in range(count))
     manifest = Manifest(
         fileset="fileset:z:h:1", platform_name="z", platform_domain="h", platform_id="1", manifest=files
     )
-    assert decode(encode(manifest), "here") == manifest
-    assert json.loads(encode(manifest))["manifest"][1]["path"] == "f1"
+    data = b"".join(encode(manifest))
+    assert data == canonical(manifest)
+    assert decode(data, "here") == manifest
 
 
 def test_its_files_are_lines_of_some_hundred() -> None:
@@ -216,7 +219,7 @@ def test_requests_of_the_usual_shape_are_taken_as_they_are() -> None:
 
 
 def test_every_field_of_a_result_is_there_and_in_the_schema() -> None:
-    whole = json.loads(results.encode(results.IngestResult(hit=False, status="platform-404")))
+    whole = json.loads(b"".join(results.encode(results.IngestResult(hit=False, status="platform-404"))))
     asked = "hit status request terminal file_meta cdx revisit_cdx html_biblio manifest platform_name platform_domain"
     asked += " platform_id platform_base_url ingest_strategy archiveorg_item_name file_count total_size fileset_bundle"
     asked += " fileset_file ingest_strategy_preferred fileset"
