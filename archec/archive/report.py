@@ -29,7 +29,7 @@ _MOST_HOSTS = 50_000
 """Maximum number of hosts tracked individually; visits to others count for no host."""
 _MOST_TROUBLE = 100
 _MOST_LARGE = 30
-_KINDS = ("new", "changed", "cosmetic", "file-url", "returned", "same", "moved", "withheld", "lost")
+_KINDS = ("new", "changed", "cosmetic", "file-url", "returned", "same", "moved", "withheld", "lost", "held_back")
 _LONGEST_PATH = 1000
 _LONGEST_MESSAGE = 600
 
@@ -259,7 +259,7 @@ class Report:
         self.nameless = value["templates"]["without_handle"]
         self.duplicates = value["templates"]["duplicates"]
         self.conflicts = value["templates"]["conflicts"]
-        self.tobis.update({kind: count for kind, count in value["tobis"].items() if kind != "held_back"})
+        self.tobis.update(value["tobis"])
         self.held_back.update(value["held_back"])
         for archive, words in value["not_judged"].items():
             self.not_judged.update({(archive, word): count for word, count in words.items()})
@@ -312,11 +312,7 @@ class Report:
                 "duplicates": self.duplicates,
                 "conflicts": self.conflicts,
             },
-            "tobis": {
-                kind: max(self.tobis[kind], 0)
-                for kind in _KINDS
-            }
-            | {"held_back": sum(self.held_back.values())},
+            "tobis": {kind: max(self.tobis[kind], 0) for kind in _KINDS},
             "held_back": dict(sorted(self.held_back.items())),
             "not_judged": self._not_judged(),
             "fobis": {outcome: count for outcome, count in sorted(self.fobis.items()) if count},

@@ -108,7 +108,7 @@ def _held_back(held_back: tuple[HeldBack, ...]) -> Iterator[tuple[str, str]]:
     yield "held back", f"{counted(losses, 'loss', 'losses')} waiting for a decision" if losses else "nothing"
     for item in held_back[:_MAX_ROWS]:
         command = f"archec losses accept {item.run} {item.archive}"
-        yield "", f"{item.losses:,} of {item.archive} in {item.source}: {command}"
+        yield "", f"{item.losses:,} of {item.archive}{f' in {item.source}' if item.source else ''}: {command}"
     if len(held_back) > _MAX_ROWS:
         yield "", f"and of {counted(len(held_back) - _MAX_ROWS, 'more archive')}"
 

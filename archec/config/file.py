@@ -52,10 +52,19 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
 
 def parse(text: str, path: Path) -> Config:
     """The configuration from YAML text; ``path`` is for messages and as the base of paths."""
+    return Config(base=plain_path(path).parent, file=path, **_settings(Config, read_yaml(text, path), path, ""))
+
+
+def read_yaml(text: str, path: Path) -> Any:
+    """The value of YAML text. Raises :class:`ConfigError`, also for a key that is given twice: YAML would let the last
+    one replace the others."""
     import yaml  # here, because worker processes do not need it
 
     try:
-        data = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        _check_keys(node, path)
+        return loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem}") from error
@@ -63,7 +72,32 @@ def parse(text: str, path: Path) -> Config:
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
     except RecursionError:
         raise ConfigError(f"{path}: lists or groups are nested too deeply") from None
-    return Config(base=plain_path(path).parent, file=path, **_settings(Config, data, path, ""))
+
+
+def _check_keys(node: Any, path: Path) -> None:
+    import yaml
+
+    left, seen = [node], set[int]()
+    while left:
+        node = left.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                left.append(value)
+                if not isinstance(key, yaml.ScalarNode):
+                    continue
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    raise ConfigError(
+                        f"{path}:{line}: {key.value} is given twice, first in line {lines[key.value]}",
+                        hint="put what belongs together under one key",
+                    )
+                lines[key.value] = line
 
 
 def _settings(cls: type[Any], data: Any, path: Path, prefix: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
 from archec.config.collections import KEYS, CollectionConfig, Misfit, read_collections
+from archec.config.file import read_yaml
 from archec.errors import ConfigError
 
 _KNOWN = ("collections", "archive_paths", "index_paths", "collections_root")
@@ -26,11 +26,10 @@ class Pywb(NamedTuple):
 def load_pywb(path: Path) -> Pywb:
     """Reads the file. Raises :class:`ConfigError` with its name and what is wrong."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+        data = read_yaml(path.read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot be read: {reason}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: must hold 'key: value' lines")
     try:

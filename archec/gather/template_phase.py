@@ -349,6 +349,7 @@ class _Merging:
         )
         record, lists = held_back_record(run, back if archives or directories else ())
         self._report.held_back = {group: item.losses for group, item in record.groups.items()}
+        self._report.tobis["held_back"] = sum(self._report.held_back.values())
         self._evidence = self._evidence.with_data_set(self._data_set, (kept, *lists), record)
         ids = (loss.id for loss in self._spool.losses())
         while batch := list(islice(ids, _BATCH)):

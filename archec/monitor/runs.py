@@ -13,7 +13,7 @@ from archec.archive.opening import Archive
 from archec.archive.recovery import UNFINISHED, last_run
 from archec.archive.runs import newest_first, recounted
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Run
+from archec.catalogue.model import Kind, Run
 from archec.errors import BadName, NotHeld, UsageError
 from archec.gather.operator import awaiting, find
 from archec.store.journal_reader import journals
@@ -131,7 +131,7 @@ def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
     newest = files[-1] if files else None
     who = holder(archive.layout)
     working = who is not None and who.is_run
-    waiting: dict[int, dict[str, int]] | None = None
+    waiting: dict[tuple[Kind, int], dict[str, int]] | None = None
     for run in newest_first(archive.catalogue, before):
         view = _view(run)
         if newest is not None and run.tist == newest.tist and not newest.finished and run.state in UNFINISHED:
@@ -169,21 +169,24 @@ def _why_retracted(catalogue: Catalogue, view: RunView) -> str:
     return ""
 
 
-def _waiting(catalogue: Catalogue) -> dict[int, dict[str, int]]:
-    """The losses that await a decision, by the run, or by the tist of the data set that it read."""
+def _waiting(catalogue: Catalogue) -> dict[tuple[Kind, int], dict[str, int]]:
+    """The losses that await a decision: of files by the run, of templates by the tist of the data set that it read."""
     tists = {item.run: item.tist for item in catalogue.data_sets()}
-    found: dict[int, dict[str, int]] = {}
+    found: dict[tuple[Kind, int], dict[str, int]] = {}
     for item in awaiting(catalogue):
-        key = tists[item.run] if item.kind == "tobi" else item.run
+        key = item.kind, tists[item.run] if item.kind == "tobi" else item.run
         found.setdefault(key, {}).update((name, group.losses) for name, group in item.groups.items())
     return found
 
 
-def _as_of_now(view: RunView, waiting: dict[int, dict[str, int]]) -> RunView:
+def _as_of_now(view: RunView, waiting: dict[tuple[Kind, int], dict[str, int]]) -> RunView:
     """A run with the losses that it still holds back: others were accepted since, or a later run decides again."""
-    now = {**waiting.get(view.run, {}), **waiting.get(view.data_set, {})}
-    left = {name: losses for name, losses in now.items() if name in view.held_back}
-    tobis = {**view.part("tobis"), "held_back": sum(left.values())}
+    files, templates = (
+        {name: losses for name, losses in waiting.get(key, {}).items() if name in view.held_back}
+        for key in (("fobi", view.run), ("tobi", view.data_set))
+    )
+    left = {**files, **templates}
+    tobis = {**view.part("tobis"), "held_back": sum(templates.values())}
     state: Shown = "done" if view.state == "held-back" and not left else view.state
     return replace(view, state=state, report={**view.report, "held_back": left, "tobis": tobis})
 

@@ -171,7 +171,7 @@ def held_back(catalogue: Catalogue) -> Iterator[HeldBack]:
     """The losses that await a decision, by run and group."""
     for item in awaiting(catalogue):
         run = catalogue.run(item.run)
-        source = run.source if run is not None else ""
+        source = run.source if run is not None and item.kind == "tobi" else ""
         for name, group in sorted(item.groups.items()):
             yield HeldBack(name, group.losses, item.run, source)
 

@@ -26,6 +26,8 @@ WRONG = {
     "not YAML": ("a: [\n", "config.yaml:2: not valid YAML"),
     "two documents": ("name: x\n---\nname: y\n", "not valid YAML"),
     "code": ("name: !!python/object/apply:os.system [echo]\n", "config.yaml:1: not valid YAML"),
+    "a group twice": ("access: {open: none}\nname: x\naccess:\n  cors: []\n", "config.yaml:3: access is given twice"),
+    "a key twice": ("fetch: {delay: 1s, deny: [], deny: [x.org]}\n", "config.yaml:1: deny is given twice"),
     "deep": ("- " * 5000 + "x\n", "config.yaml"),
     "itself": ("fetch: &a\n  robots: *a\n", "fetch.robots"),
     "a list": ("- x\n", "key: value"),
