@@ -35,11 +35,14 @@ async def answer_index(
     collection: Collection, query: Query, viewer: Viewer, *, empty_is_missing: bool = False
 ) -> Response:
     """The rows of a query. ``empty_is_missing``: an empty answer in JSON is 404, as clients of Common Crawl expect."""
-    if Arguments(query.given).flag("showPagedIndex"):
+    asked = {name for name, _ in query.given}
+    if "showPagedIndex" in asked and Arguments(query.given).flag("showPagedIndex"):
         summary = await to_thread.run_sync(summary_of, collection, query)
         if summary is not None:
             return await _summary(summary, query, viewer)
-    pages = await visible_pages(collection, query, viewer, query.given) if _asks_for_pages(query) else None
+    pages = None
+    if not asked.isdisjoint(("page", "showNumPages")):
+        pages = await visible_pages(collection, query, viewer, query.given)
     if pages is not None and pages.count_only:
         value = {"pages": pages.number, "pageSize": pages.size, "blocks": pages.blocks}
         return answer(200, json.dumps(value) + "\n", JSON)
@@ -84,10 +87,6 @@ def _as_block(line: bytes) -> bytes:
     named = dict(zip(("urlkey", "part", "offset", "length", "lineno"), values, strict=False))
     numbers = {name: int(value) for name, value in list(named.items())[2:] if value.isdecimal()}
     return json.dumps(named | numbers).encode() + b"\n"
-
-
-def _asks_for_pages(query: Query) -> bool:
-    return any(name in ("page", "showNumPages") for name, _ in query.given)
 
 
 async def answer_rows(

@@ -34,27 +34,27 @@ class FileSource(LocalSource):
         self._newer = newer_of(path) if type_ == "file" and path.name.endswith(".cdxj") else None
         self._files: dict[str, IndexFile] = {}
         self._listed = (-1, 0.0)
-        self._open: OrderedDict[str, None] = OrderedDict()
+        self._open: OrderedDict[IndexFile, None] = OrderedDict()
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""
-        return self._parts(self._named(errors), query, errors)
+        return self._parts(self._present(errors), query, errors)
 
     def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
         """See :class:`archec.access.sources.LocalSource`."""
-        files = self._named(errors)
-        return self._parts(files, query, errors) if all(file.is_checked for _, file in files) else None
+        files = self._present(errors)
+        return self._parts(files, query, errors) if all(file.is_checked for file in files) else None
 
-    def _parts(self, files: Iterable[tuple[str, IndexFile]], query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+    def _parts(self, files: Iterable[IndexFile], query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         found: dict[Path, Iterator[Row]] = {}
-        for source, file in files:
+        for file in files:
             try:
                 lines, read = file.lines()
-                rows = ordered_rows(lines, read, Origin(source, self.name, self.type), query)
-                found[file.path] = guarded(rows, source, errors)
+                rows = ordered_rows(lines, read, Origin(file.name, self.name, self.type), query)
+                found[file.path] = guarded(rows, file.name, errors)
             except SourceFailed as error:
-                errors[source] = error.message
-            self._keep(source, file)
+                errors[file.name] = error.message
+            self._keep(file)
         has_newer = len(found) > 1 and any(path.name.endswith(",new.cdxj") for path in found)
         for path in [one for one in found if one.suffix == ".cdxj"] if has_newer else ():
             if (newer := newer_of(path)) in found:
@@ -63,7 +63,7 @@ class FileSource(LocalSource):
 
     def prepare(self) -> None:
         """Checks the files that have not been checked."""
-        for _, file in self._named(Errors()):
+        for file in self._present(Errors()):
             if not file.is_checked:
                 try:
                     file.opened()
@@ -72,14 +72,14 @@ class FileSource(LocalSource):
 
     def faults(self) -> Iterable[str]:
         """What is wrong with its files. That there are none is no fault: each answer says so."""
-        return [file.fault for _, file in self._named(Errors()) if file.fault]
+        return [file.fault for file in self._present(Errors()) if file.fault]
 
     def largest(self, query: Query) -> tuple[SortedFile, bool] | None:
         """The file with the most lines in the range of a query, by which its pages are cut, and whether it is the
         summary of a ZipNum index; None if no file can be read."""
         best: tuple[SortedFile, bool] | None = None
         most = -1
-        for _, file in self._named(Errors()):
+        for file in self._present(Errors()):
             try:
                 lines, _ = file.opened()
                 size = lines.find(query.range.end) - lines.find(query.range.start)
@@ -89,8 +89,8 @@ class FileSource(LocalSource):
                 best, most = (lines, isinstance(file, ZipNumFile)), size
         return best
 
-    def _named(self, errors: Errors) -> list[tuple[str, IndexFile]]:
-        """The files there are now, by the names of their rows' sources."""
+    def _present(self, errors: Errors) -> list[IndexFile]:
+        """The files there are now."""
         try:
             status = os.stat(self._path)
         except OSError as error:
@@ -100,13 +100,13 @@ class FileSource(LocalSource):
             paths = [self._path]
             if self._newer is not None and os.path.exists(self._newer):
                 paths.insert(0, self._newer)
-            return [(self.name, self._alone(path)) for path in paths]
+            return [self._alone(path) for path in paths]
         if self._listed[0] != status.st_mtime_ns or self._listed[1] < status.st_mtime + _SETTLED:
             self._list(status)
         if not self._files:
             below = "; its directory indexes has" if (self._path / "indexes").is_dir() else ""
             errors[self.name] = f"{self.name}: the directory has no index files{below}"
-        return [(f"{self.name}:{file}", self._files[file]) for file in sorted(self._files)]
+        return list(self._files.values())
 
     def _alone(self, path: Path) -> IndexFile:
         if path.name not in self._files:
@@ -116,7 +116,8 @@ class FileSource(LocalSource):
     def _list(self, status: os.stat_result) -> None:
         names = {entry.name for entry in os.scandir(self._path) if entry.name.endswith(_ENDINGS) and entry.is_file()}
         self._files = {
-            name: self._files.get(name) or self._file(self._path / name, f"{self.name}:{name}") for name in names
+            name: self._files.get(name) or self._file(self._path / name, f"{self.name}:{name}")
+            for name in sorted(names)
         }
         self._listed = (status.st_mtime_ns, time.time())
 
@@ -125,17 +126,14 @@ class FileSource(LocalSource):
             return ZipNumFile(path, name)
         return IndexFile(path, name, told=self._packed and self._packed / path.name)
 
-    def _keep(self, name: str, file: IndexFile) -> None:
+    def _keep(self, file: IndexFile) -> None:
         """Notes that a file is open, and closes the one that has not been used for longest where there are many."""
         if len(self._files) <= _MAX_OPEN:
             return
-        self._open[name] = None
-        self._open.move_to_end(name)
+        self._open[file] = None
+        self._open.move_to_end(file)
         if len(self._open) > _MAX_OPEN:
-            oldest, _ = self._open.popitem(last=False)
-            known = self._files.get(oldest.removeprefix(f"{self.name}:"))
-            if known is not None:
-                known.forget()
+            self._open.popitem(last=False)[0].forget()
 
 
 def _once(rows: Iterator[Row]) -> Iterator[Row]:

@@ -26,6 +26,7 @@ _MATCH_TYPES: Sequence[str] = get_args(MatchType)
 _OUTPUTS: Sequence[str] = get_args(Output)
 _MAX_FILTERS = 100
 _MAX_REGEX_MEMORY = 1 << 20
+_NUMBER = re.compile(r"-?[0-9]{1,12}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ESCAPED_SCHEME = re.compile(r"(?:https?|ftp|urn)%3A", re.I)
 _ONE_SLASH = re.compile(r"^((?:https?|ftp):)/(?!/)", re.I)
@@ -148,7 +149,7 @@ class Arguments:
         text = self.one(name)
         if not text:
             return default
-        if not re.fullmatch(r"-?[0-9]{1,12}", text) or int(text) < least:
+        if not _NUMBER.fullmatch(text) or int(text) < least:
             what = f"a whole number of {least} or more, of at most 12 digits"
             raise UsageError(f"Invalid value for {name}= param: {text[:40]} is not {what}")
         return int(text)

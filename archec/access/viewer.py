@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from archec.access.errors import Refused, unauthorized
 from archec.access.rows import NOWHERE, Row
@@ -15,8 +16,7 @@ NO_ROW = Row(b"", "", "19700101000000", {"url": "http://none/"}, NOWHERE)
 """A row of nothing, to judge where there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
+class Viewer(Struct, frozen=True):
     """See the module. ``look_up`` completes what a row says of itself, where rules need more."""
 
     token: Token | None
