@@ -40,7 +40,11 @@ _CLOSE = 0.8
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?")
 _EMAIL = re.compile(r"[^\s@<>,;\"]+@[A-Za-z0-9](?:[A-Za-z0-9-]*\.)+[A-Za-z]{2,}")
 _JEL = re.compile(r"[A-Z](?:[0-9]{1,2})?", re.I)
-_MIME = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]*(?:\s*;.*)?", re.I)
+_MIME = re.compile(
+    r"(?:application|audio|chemical|font|image|message|model|multipart|text|video|x-[a-z]+)/"
+    r"[a-z0-9][a-z0-9.+-]*(?:\s*;.*)?",
+    re.I,
+)
 _INSTITUTION = re.compile(r"RePEc:edi:[a-z0-9]{7}", re.I)
 _STATUS = re.compile(r"(?:published|forthcoming)\b", re.I)
 _SERIES_TYPES = tuple(name for name, family in KINDS.values() if family == "work")

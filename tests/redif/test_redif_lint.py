@@ -68,6 +68,7 @@ def test_nothing_to_say(tmp_path: Path) -> None:
         ("Title: T\n", "Title: T\nClassification-JEL: C12, monetary\n", "bad-value", 4),
         ("Title: T\n", "Title: T\nPublication-Status: maybe\n", "bad-value", 4),
         ("application/pdf", "PDF", "bad-value", 5),
+        ("application/pdf", "aplication/pdf", "bad-value", 5),
         ("Author-Name: A\n", "Author-Name: A\nAuthor-Workplace-Institution: Harvard\n", "bad-value", 3),
         ("ReDIF-Paper 1.0", "ReDIF-Paper", "bad-value", 1),
         ("ReDIF-Paper 1.0", "ReDIF-Paper 2.0", "bad-value", 1),
