@@ -12,7 +12,7 @@ from urllib.parse import quote
 from anyio import to_thread
 
 from archec.access.errors import LoadFailed, SourceFailed
-from archec.access.index_files import IndexFile
+from archec.access.index_files import IndexFile, skip_mark
 from archec.access.posts import Asked
 from archec.access.record import Record, read_record
 from archec.access.rows import Row
@@ -100,6 +100,7 @@ class ListResolver:
     def _scan(self, start: bytes) -> list[bytes]:
         try:
             with open(self._path, "rb") as file:
+                skip_mark(file)
                 return [line.rstrip(b"\r\n") for line in file if line.startswith(start)]
         except OSError as error:
             raise LoadFailed(f"the list of files cannot be read: {error.strerror}") from error

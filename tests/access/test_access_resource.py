@@ -92,7 +92,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         line("http://nothing.org/", S),
     ]
     write_index(folder / "index.cdxj", lines)
-    (folder / "paths.txt").write_text(f"zzz\t/nowhere\none.warc.gz\t/nowhere/x\t{folder}/warcs/one.warc.gz\n")
+    (folder / "paths.txt").write_text(f"\ufeffone.warc.gz\t/nowhere/x\t{folder}/warcs/one.warc.gz\naaa\t/nowhere\n")
     config = configured(
         folder,
         """
