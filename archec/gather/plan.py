@@ -36,6 +36,8 @@ LAST_ID = "\U0010ffff"
 """Sorts after every id."""
 
 
+_RUNS = 50
+"""Number of runs among which one that came to its end is looked for."""
 _REFUSED = ("bad-certificate", "blocked-address", "denied", "robots", "too-large")
 """Outcomes that another configuration may change."""
 
@@ -48,7 +50,8 @@ def due_files(catalogue: Catalogue, config: FetchConfig, now: int, run: int = MA
     """
     beyond = now + max(_YEAR, int(config.revisit_max))
     due = chain(catalogue.due(now), catalogue.due(MAX_TIST, DueFobi(beyond, LAST_ID)))
-    before = next((_refusals_of(one) for one in newest_first(catalogue, run) if _has_finished(one)), "")
+    runs = islice(newest_first(catalogue, run), _RUNS)
+    before = next((_refusals_of(one) for one in runs if _has_finished(one)), "")
     if before in ("", refusals(config)):
         return due
     return chain(due, _not_due(catalogue, now, beyond))
