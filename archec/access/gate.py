@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 
 from archec.access.audit import AuditLog
 from archec.access.errors import Refused, unauthorized
@@ -20,12 +21,14 @@ from archec.access.rows import Row
 from archec.access.rules import Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, token_path
 from archec.access.viewer import Viewer
-from archec.config import Config, load
+from archec.config import Config, load, setting_names
 from archec.errors import ArchecError
 
 _log = logging.getLogger("archec.access.gate")
 _LOOK = 0.5
 """Seconds between two looks at the configuration and at what is in progress."""
+_SERVED = ("name", "object_store", "database", "fetch.", "server.", "oai.", "access.", "collections")
+_RELOADED = ("access.rules", "access.open")
 
 
 class TransferEnded(Exception):
@@ -41,6 +44,7 @@ class Gate:
         self._tokens = TokenFile(token_path(config))
         self.rules = Rules(config.access.rules, config.access.open)
         self._stamp = _stamp_of(config)
+        self._begun = load(config.file) if self._stamp is not None else config  # without what the command line adds
         self._buckets: dict[str, tuple[float, float]] = {}
         self._transfers: dict[asyncio.Task[object], Token] = {}
         self.audit = AuditLog(config.path(config.access.audit) if config.access.audit else None)
@@ -110,6 +114,8 @@ class Gate:
                 self.rules = Rules(fresh.access.rules, fresh.access.open)
                 self._stamp = stamp
                 _log.info("the access rules were reloaded")
+                if changed := ", ".join(_changed(self._begun, fresh)):
+                    _log.warning("%s: restart the server for the changes of %s", self._config.file, changed)
             ended = [task for task, token in self._transfers.items() if not self._tokens.holds(token)]
             self.fault = ""
         except ArchecError as error:
@@ -134,6 +140,12 @@ def token_of(authorization: str) -> str:
         return base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2]
     except ValueError:  # not base 64, or not UTF-8
         return ""
+
+
+def _changed(before: Config, after: Config) -> list[str]:
+    """The settings of a server that differ and are not reloaded."""
+    names = (name for name in setting_names() if name.startswith(_SERVED) and name not in _RELOADED)
+    return [name for name in names if attrgetter(name)(before) != attrgetter(name)(after)]
 
 
 def _stamp_of(config: Config) -> Stamp | None:

@@ -28,7 +28,7 @@ from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.errors import ArchecError, BadName, UsageError
-from archec.ids import handle_in, is_url, normalise, slash_variant, target_uri, urlkey
+from archec.ids import handle_in, is_fileset, is_url, normalise, slash_variant, target_uri, urlkey
 from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
@@ -172,8 +172,12 @@ def _with_works(subject: Subject, tobis: Sequence[Obi]) -> Subject:
 
 
 def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
-    """What rules decide on where somebody asks for a URL or handle: of each obi that it may mean, its newest contents.
-    A subject that is not held has no ``noted``. Raises UsageError."""
+    """What rules decide on where somebody asks for a URL, a handle or the id of a fileset: of each obi that it may
+    mean, its newest contents. A subject that is not held has no ``noted``. Raises UsageError and BadName."""
+    if is_fileset(url):
+        fileset = normalise(url)[1]
+        known = archive.catalogue.obis("fileset", [fileset]) if archive is not None else {}
+        return [Subject(target_uri(fileset), noted=(known[fileset].history.found or 0) if fileset in known else 0)]
     found: list[Subject] = []
     if archive is not None:
         ids = ids_of(url, archive.catalogue)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from archec.access.query import uri_of
 from archec.access.rows import Row
@@ -79,6 +82,16 @@ class Rules:
         else:
             found.append(_decision(_OPEN[self.open], "", 0))
         return min(found, key=_openness)
+
+    def on_address(self, subject: Subject, now: float) -> int:
+        """The number of the first rule that decides for some addresses and not for others, 0 if there is none."""
+        for number, rule in enumerate(self.rules, 1):
+            holds = _holds(replace(rule, networks=()), subject, "", now)
+            if rule.networks and holds is not False:
+                return number
+            if holds:
+                break
+        return 0
 
     @property
     def may_open(self) -> bool:
@@ -192,14 +205,18 @@ def _is_mime(given: str, wanted: str) -> bool | None:
     return mime.startswith(wanted[:-1]) if wanted.endswith("/*") else mime == wanted
 
 
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address of a client; None if it is none."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(text.partition("%")[0])
+    return None
+
+
 def _is_within(address: str, networks: Sequence[str]) -> bool:
-    try:
-        given = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
+    given = address_of(address)
     if isinstance(given, ipaddress.IPv6Address) and given.ipv4_mapped is not None:
         given = given.ipv4_mapped
-    return any(given in network for network in map(_network, networks))
+    return given is not None and any(given in network for network in map(_network, networks))
 
 
 @lru_cache(maxsize=1024)

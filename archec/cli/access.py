@@ -14,7 +14,7 @@ from archec.access.feeding import fed_path, parse_rows
 from archec.access.feeding import remove as remove_rows
 from archec.access.index_sorting import Unsortable, folder_files, sort_index
 from archec.access.obi_source import subjects_of
-from archec.access.rules import Level, Rules
+from archec.access.rules import Level, Rules, address_of
 from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, token_path
 from archec.access.viewer import Viewer
 from archec.access.warcindex import index_folder, index_path
@@ -22,6 +22,7 @@ from archec.archive.opening import opened
 from archec.cli.common import DATE, config_option, json_option
 from archec.config import Config, load
 from archec.errors import Exit, UsageError
+from archec.ids import is_fileset, normalise, typed
 from archec.store.durable import atomic_stream, storage_errors
 from archec.terminal.output import echo, echo_json, note
 from archec.terminal.progress import meter_for
@@ -252,7 +253,7 @@ def _show_fed(collection: str, path: Path, done: str, count: int, *, as_json: bo
 @json_option
 @config_option
 def explain(id: str, name: str | None, address: str, as_json: bool, config_file: Path | None) -> None:  # noqa: A002
-    """Show what is public of a URL or handle, and why.
+    """Show what is public of a URL, a handle or the id of a fileset, and why.
 
     Example: archec access explain RePEc:smp:wpaper:2024-01
     """
@@ -260,24 +261,32 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
     token = next((one for one in _tokens(config) if one.name == name), None) if name is not None else None
     if name is not None and token is None:
         raise UsageError(f"there is no token {name}", hint="'archec access token list' lists them")
+    wanted = typed(id)
+    if address and address_of(address) is None:
+        raise UsageError(f"--address {address} is not an IP address", hint="give one like 192.0.2.1 or 2001:db8::1")
     archive = opened(config) if config.store_path.exists() else nullcontext(None)
     with archive as it:
-        subjects = subjects_of(it, id)
+        subjects = subjects_of(it, wanted)
     rules = Rules(config.access.rules, config.access.open)
     for subject in subjects:
         decision = rules.decide(subject, address, time.time())
+        depends = rules.on_address(subject, time.time()) if not address else 0
+        shown = normalise(wanted)[1] if is_fileset(wanted) else subject.handle or subject.url
         viewer = Viewer(token, address, rules)
         rule = f"rule {decision.rule}" if decision.rule else "access.open"
         anybody, own = Viewer(None, address, rules).level(decision), viewer.level(decision)
         if as_json:
-            value = {"url": subject.url, "anybody": anybody.name.lower(), "by": rule, "withdrawn": decision.withdrawn}
+            value = {"id": shown, "url": subject.url, "anybody": anybody.name.lower(), "by": rule}
             own_value = {"token": own.name.lower(), "collections": token.collections} if token is not None else {}
-            held = {"held": bool(subject.noted)}
-            echo_json({**value, "mime": subject.mime, "reason": decision.reason, **held, **own_value})
+            held = {"withdrawn": decision.withdrawn, "held": bool(subject.noted)}
+            depending = {"depends_on_address": f"rule {depends}"} if depends else {}
+            echo_json({**value, "mime": subject.mime, "reason": decision.reason, **held, **depending, **own_value})
             continue
         withdrawn = ", withdrawn" if decision.withdrawn else ""
         reason = f" ({decision.reason})" if decision.reason else ""
-        echo(f"{subject.url}: {_LEVELS[anybody]} is public{withdrawn}, by {rule}{reason}")
+        echo(f"{shown}: {_LEVELS[anybody]} is public{withdrawn}, by {rule}{reason}")
+        if depends:
+            echo(f"    rule {depends} depends on the address: give --address")
         if not subject.noted:
             echo("    the obi store holds nothing of it; rows of indexes are judged by their own time and media type")
         if token is not None:

@@ -49,6 +49,9 @@ def _group(name: str, group: dict[Any, Any]) -> dict[Any, Any]:
     rate = found.get("rate", "")
     if isinstance(rate, str) and rate not in ("", "none") and not _RATE.fullmatch(rate):
         raise ValueError(f"{name}.rate: {rate!r} is not like 60/min, 1/s, 100/h, or none")
+    token = found.get("token", "")
+    if isinstance(token, str) and token and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", token):
+        raise ValueError(f"{name}.token: must be the name of an environment variable, like {name.upper()}_TOKEN")
     return found
 
 

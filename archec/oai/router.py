@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -64,7 +65,7 @@ def opened_oai(archive: Archive) -> Iterator[OaiCapability]:
     with closing(open_index(config.database, config.path(config.oai.index))) as index:
         repository = make_repository(config, index, ItemReader(archive))
         if repository.domain == NOWHERE:
-            _log.warning("set server.url or oai.repositoryIdentifier before the first harvest")
+            _log.warning("%s before the first harvest", _remedy(repository.base_url))
         follower = Follower(
             archive.catalogue,
             index,
@@ -74,6 +75,13 @@ def opened_oai(archive: Archive) -> Iterator[OaiCapability]:
         )
         follower.check()
         yield OaiCapability(config, repository, follower)
+
+
+def _remedy(base_url: str) -> str:
+    host = urlsplit(base_url).hostname
+    if not host:
+        return "set server.url or oai.repositoryIdentifier"
+    return f"the host {host} cannot be the domain of identifiers: set oai.repositoryIdentifier"
 
 
 class OaiCapability:

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from archec.errors import ArchecError, StorageFailed
 
-ACCESS_LOG = logging.getLogger("archec.access")
+ACCESS_LOG = logging.getLogger("archec.requests")
 _errors = logging.getLogger("archec.server")
 _UNSAFE = re.compile(r'[^\x20-\x7e]|["\\]')
 _TEXTS = {503: "Not at present.", 500: "Something went wrong here. It has been noted."}

@@ -160,7 +160,7 @@ def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
 
 
 def test_rules_are_read_again_without_restart_and_a_withdrawn_row_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     config, has_rules, look = world(tmp_path), threading.Event(), Gate.look
 
@@ -172,10 +172,11 @@ def test_rules_are_read_again_without_restart_and_a_withdrawn_row_says_so(
     monkeypatch.setattr(Gate, "look", looked)
     with serving(config) as url, client(url) as get:
         assert "access" not in json.loads(get.get("/a/index?url=x.org&output=json").text)
-        world(tmp_path, "access: {rules: [{host: x.org, rights: withdrawn, reason: asked for}]}")
+        world(tmp_path, "access: {audit: a.log, rules: [{host: x.org, rights: withdrawn, reason: asked for}]}")
         assert has_rules.wait(30)
         row = json.loads(get.get("/a/index?url=x.org&output=json").text)
         assert (row["access"], row["reason"]) == ("withdrawn", "asked for")
+    assert caplog.messages[-1:] == [f"{config.file}: restart the server for the changes of access.audit"]
 
 
 class _Waits(selectors.SelectSelector):

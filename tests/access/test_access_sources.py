@@ -34,6 +34,7 @@ from archec.archive.opening import opened
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.cli.access import access
 from archec.config import Config, RuleConfig, parse
+from archec.errors import UsageError
 from archec.ids import target_uri
 
 S = "20140101000000"
@@ -261,8 +262,8 @@ access:
         return found
 
     assert said("http://x.org/") | {"mime": ""} == {
-        "url": "http://x.org/", "anybody": "nothing", "by": "access.open", "withdrawn": False, "mime": "", "reason": "",
-        "held": False,
+        "id": "http://x.org/", "depends_on_address": "rule 2", "url": "http://x.org/", "held": False,
+        "anybody": "nothing", "by": "access.open", "withdrawn": False, "mime": "", "reason": "",
     }  # fmt: skip
     assert said("a.org/p/1")["by"] == "rule 3"
     assert said("http://x.org/", "--address", "10.1.1.1")["anybody"] == "content"
@@ -271,7 +272,17 @@ access:
     assert said("http://x.org/", "--token", "reader")["token"] == "content"
     plain = CliRunner().invoke(access, ["explain", "http://a.org/p", "--config", str(config.file)])
     nothing = "    the obi store holds nothing of it; rows of indexes are judged by their own time and media type\n"
+    nothing = f"    rule 2 depends on the address: give --address\n{nothing}"
     assert plain.stdout == f"http://a.org/p: metadata is public, by rule 3\n{nothing}"
+    assert said("RePEc:AAA:wpaper:1")["id"] == "RePEc:aaa:wpaper:1"
+    fileset = said("fileset:Zenodo:zenodo.org:1@2", "--address", "10.1.1.1")
+    assert (fileset["id"], fileset["url"]) == (
+        "fileset:zenodo:zenodo.org:1", "urn:x-archec:fileset:zenodo:zenodo.org:1"
+    )  # fmt: skip
+    assert (fileset["by"], "depends_on_address" in fileset) == ("rule 2", False)
+    assert "depends_on_address" not in said("http://secret.org/")
+    no_address = ["explain", "x.org", "--address", "foo", "--config", str(config.file)]
+    assert isinstance(CliRunner().invoke(access, no_address).exception, UsageError)
     unknown = CliRunner().invoke(access, ["explain", "x.org", "--token", "zzz", "--config", str(config.file)])
     assert unknown.exit_code != 0
 

@@ -88,6 +88,7 @@ def test_the_user_agent_names_the_archive_and_a_contact() -> None:
         ("oai: {metadataFormats: [a b]}", "must be a list of names"),
         ("oai: {sets: [dom, x]}", "must be a list of some of archive"),
         ("oai: {adminEmail: me}", "'me': must be a list of email addresses"),
+        ("fileset: {platforms: {zenodo: {token: abc def}}}", "must be the name of an environment variable"),
         ("server: {port: 70000}", "must be a port, 0 to 65535"),
     ],
 )
