@@ -44,10 +44,11 @@ def config(memory_path: Path) -> Config:
     """An archive of thirty papers, in pages of seven."""
     folder = memory_path / "archive"
     made = make_archive(folder)
-    with open(folder / "config.yaml", "a", encoding="utf-8") as file:
-        file.write("oai: {numOfRecords: 7, repositoryIdentifier: archive.example.org}\n")
+    file = folder / "config.yaml"
+    text = file.read_text(encoding="utf-8").replace("numOfRecords: 100\n", "numOfRecords: 7\n")
+    file.write_text(text.replace("repositoryIdentifier: ''", "repositoryIdentifier: archive.example.org"))
     publish(made, *range(30))
-    return load(folder / "config.yaml", environ={})
+    return load(file, environ={})
 
 
 def environment() -> dict[str, str]:
