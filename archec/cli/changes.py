@@ -10,7 +10,7 @@ import click
 
 from archec.archive.lookup import find
 from archec.archive.opening import Archive
-from archec.catalogue.model import Kind
+from archec.catalogue.model import KINDS, Kind
 from archec.cli.common import DATE, WHEN, config_option, json_option, opened, warn_if_unknown
 from archec.errors import UsageError
 from archec.export.units import Selection, selection
@@ -24,7 +24,7 @@ from archec.tist import iso, parse_when
 @click.option("--since", metavar="RUN|DATE", help="Only from this date, or from this run (its tist, or 'last').")
 @click.option("--until", type=DATE, help="Only before this date.")
 @click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates mention.")
-@click.option("--kind", type=click.Choice(["tobi", "fobi"]), help="Only templates, or only files.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only templates, files, or filesets.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N.")
 @click.option("--diff", "obi", metavar="ID", help="Show the diff of this template.")
 @click.option("--from", "older", type=WHEN, help="With --diff: the older state; default: the previous one.")
@@ -58,7 +58,7 @@ def changes(
         raise UsageError(f"{given[0]} and --diff exclude each other")
     query = ChangesQuery(
         until=until,
-        kinds=(kind,) if kind is not None else ("tobi", "fobi"),
+        kinds=(kind,) if kind is not None else KINDS,
         archive=selection(archive, None).archive,
     )
     with opened(config_file) as of:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from archec.catalogue.model import Kind
+from archec.catalogue.model import KINDS, Kind
 from archec.cli.common import DATE, DURATION, config_option, json_option, opened, warn_if_unknown
 from archec.errors import UsageError
 from archec.export.units import selection
@@ -20,11 +20,11 @@ from archec.terminal.output import LineWriter, note
 from archec.tist import iso
 from archec.units import human_duration
 
-_NAMES = {"tobi": "template", "fobi": "file"}
+_NAMES = {"tobi": "template", "fobi": "file", "fileset": "data set"}
 
 
 @click.command()
-@click.option("--kind", type=click.Choice(["tobi", "fobi"]), help="Only templates, or only files.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only templates, files, or filesets.")
 @click.option("--since", type=DATE, default=0, help="Only losses (with --returned: returns) at this time or later.")
 @click.option("--until", type=DATE, help="Only losses (with --returned: returns) before this time.")
 @click.option(
@@ -56,7 +56,7 @@ def lost(
     wanted = selection(archive, None)
     query = LostQuery(
         int(time.time()),
-        (kind,) if kind is not None else ("tobi", "fobi"),
+        (kind,) if kind is not None else KINDS,
         since,
         until,
         at_least,

@@ -62,7 +62,7 @@ class Incident:
 
 class ChangesQuery(NamedTuple):
     """A selection of incidences: ``since`` <= tist < ``until``, of these kinds of obis, of an archive (for a file: of a
-    template that mentions it)."""
+    template that mentions it; no filesets)."""
 
     since: int = 0
     until: int | None = None

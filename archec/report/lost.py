@@ -29,7 +29,7 @@ _SMALL = 10_000
 class LostQuery(NamedTuple):
     """A selection of losses: ``since`` <= tist < ``until`` (of the loss, or of the return), lost for at least
     ``at_least`` seconds (until ``now``, or until the return), of an archive (for a file: of a template that mentions
-    it), whose reason contains ``reason``, case-insensitively."""
+    it; no filesets), whose reason contains ``reason``, case-insensitively."""
 
     now: int
     kinds: tuple[Kind, ...] = ("tobi", "fobi")
@@ -124,7 +124,7 @@ def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
             found = obis.get(obi)
             if found is None or (kind == "tobi" and query.archive and archive_of(obi) != query.archive):
                 continue
-            if kind == "fobi" and query.archive and not named_by(query.archive, obi, named, catalogue):
+            if kind != "tobi" and query.archive and not named_by(query.archive, obi, named, catalogue):
                 continue
             one = _returned(archive, found, tist, evidence)
             if one is not None and _wanted(query, one.reason) and tist - one.lost >= query.at_least:
@@ -152,7 +152,7 @@ def _lost_moments(
         before = int(query.now - query.at_least) + 1
         query = query._replace(until=before if query.until is None else min(before, query.until))
     if few is not None:
-        return _in_time((moment for moment in few[kind] if moment.tist >= query.since), query)
+        return _in_time((moment for moment in few.get(kind, ()) if moment.tist >= query.since), query)
     moments = _in_time(catalogue.lost(kind, _start(query)), query)
     if kind == "tobi" and query.archive:
         return (moment for moment in moments if archive_of(moment.id) == query.archive)

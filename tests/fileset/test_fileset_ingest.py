@@ -430,8 +430,21 @@ def test_what_was_withdrawn_and_is_there_again_is_held_again(filesets: Filesets,
     (gone,) = filesets.ingest(url)
     assert gone.due, "it is asked for again"
     platform.bodies["/api/records/7"] = record
+    (lost,) = lines_of(filesets, "lost")
+    assert (lost["kind"], lost["title"]) == ("fileset", "Prices 7")
+    assert "withdrawn" in lost["reason"]
     assert [filesets.ingest(url)[0].status for _ in range(2)] == ["success-existing"] * 2
     assert states(filesets) == ["7", None, "7"]
+    assert lines_of(filesets, "lost") == lines_of(filesets, "lost", "--returned", "--archive", "aaa") == []
+    assert [line["kind"] for line in lines_of(filesets, "lost", "--returned")] == ["fileset"]
+    incidences = lines_of(filesets, "changes", "--kind", "fileset")
+    assert [line["what"] for line in incidences] == ["new", "lost", "returned"]
+    assert len(lines_of(filesets, "changes")) > len(incidences)
+
+
+def lines_of(filesets: Filesets, *command: str) -> list[dict[str, Any]]:
+    """What a command prints as JSON lines."""
+    return [json.loads(line) for line in archec_inline(filesets.config, *command, "--json").out.splitlines()]
 
 
 def test_what_failed_last_does_not_hide_what_is_held(filesets: Filesets, platform: Platform) -> None:
@@ -881,6 +894,10 @@ def test_mongodb_holds_the_same(folder: Path, platform: Platform, mongodb_url: s
         rebuild(archive.layout, other)
     assert [json.loads(line) for line in dump(other, everything=True)] == before
     other.close()
+    platform.bodies["/api/records/7"] = 410
+    filesets.ingest(url)
+    assert [line["kind"] for line in lines_of(filesets, "lost")] == ["fileset"]
+    assert [line["what"] for line in lines_of(filesets, "changes", "--kind", "fileset")] == ["new", "lost"]
 
 
 def test_an_archive_of_filesets_only(filesets: Filesets, platform: Platform) -> None:
