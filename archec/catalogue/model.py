@@ -398,7 +398,8 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     ``tist`` is the software tist of its run, ``fileset`` the id of the obi (empty if nothing of it is held) and
     ``state`` the sha256 of the manifest (empty if there is none), ``due`` the tist from which on it is worth another
     try (0: never). ``landing`` is the fobi of the landing page, ``answers`` those of what the platform said,
-    ``cite_as`` the URL under which the landing page wants to be cited. The rest is as in the result.
+    ``cite_as`` the URL under which the landing page wants to be cited, ``dois`` the DOIs that platforms gave, sorted,
+    each with the platform's id of the version, or "" for all versions. The rest is as in the result.
     """
 
     ingest_type: str
@@ -424,6 +425,7 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     message: str = ""
     due: int = 0
     cite_as: str = ""
+    dois: tuple[tuple[str, str], ...] = ()
 
 
 class Position(NamedTuple):

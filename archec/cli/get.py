@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
@@ -21,6 +21,9 @@ from archec.store.durable import open_whole
 from archec.terminal.output import TextOnly, Writable, note
 from archec.tist import MAX_TIST, iso
 from archec.units import human_size
+
+if TYPE_CHECKING:
+    from archec.fileset.lookup import HeldFileset
 
 
 @click.command()
@@ -37,10 +40,11 @@ from archec.units import human_size
 def get(obi: str, tist: int | None, output: Path | None, config_file: Path | None) -> None:
     """Write the bytes of ID as of WHEN.
 
-    ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. The id of a
-    fileset stands for its manifest, with @VERSION for that of this version. Redirects are followed. Prints the tist of
-    the bytes on stderr; for a PATH, that of the bundle or data set. Exits with 7 if nothing was held at that time, and
-    with 6 if the bytes are not those that were noted; FILE is then not written.
+    ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, or of the data set that was ingested by
+    this URL, DOI!/PATH one of a data set. The id of a fileset stands for its manifest, with @VERSION for that of this
+    version. Redirects are followed. Prints the tist of the bytes on stderr; for a PATH, that of the bundle or data set.
+    Exits with 7 if nothing was held at that time, and with 6 if the bytes are not those that were noted; FILE is then
+    not written.
 
     Example: archec get RePEc:smp:wpaper:2024-01 --at 2024-07-01 -o paper.redif
     """
@@ -77,12 +81,12 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
     """Writes one file in a bundle, or of a fileset: ``URL!/PATH``, ``fileset:...!/PATH``, ``DOI!/PATH``."""
     # Imported here, because it is slow to import and rarely needed.
     from archec.fileset.interior import open_member
-    from archec.fileset.lookup import find_fileset, open_file
+    from archec.fileset.lookup import open_file
 
     name, _, path = asked.partition("!/")
     with ExitStack() as stack:
-        if tist is None and not is_url(name):
-            held = find_fileset(archive, name)
+        held = _data_set(archive, name) if tist is None else None
+        if held is not None:
             file = next((one for one in held.manifest.manifest if one.path == path), None)
             if file is None:
                 raise NotHeld(f"{name}: it contains no file {path}")
@@ -95,6 +99,20 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
             stream = cast(BinaryIO, stack.enter_context(open_member(whole, path)))
         shutil.copyfileobj(stream, stack.enter_context(_target(output)))
     note(f"{path} in {whole_id} noted {noted} ({iso(noted)})")
+
+
+def _data_set(archive: Archive, name: str) -> HeldFileset | None:
+    """The fileset with a name; None for a URL that is not that of one, or that of the file itself: it may be a bundle.
+    Raises NotHeld for other names."""
+    from archec.fileset.lookup import find_fileset  # as above
+
+    try:
+        held = find_fileset(archive, name)
+    except NotHeld:
+        if is_url(name):
+            return None
+        raise
+    return None if held.manifest.platform_name == "direct" else held
 
 
 @contextmanager

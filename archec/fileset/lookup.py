@@ -42,10 +42,10 @@ def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
 
 
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:
-    """The fileset behind an id (with or without ``@VERSION``), a DOI, a handle or a URL that was ingested, or
-    under which its landing page wants to be cited (what was ingested counts more).
+    """The fileset behind an id (with or without ``@VERSION``), a DOI, a handle or a URL that was ingested, under which
+    its landing page wants to be cited, or that its platform gave (what was ingested counts more).
 
-    Without a version the newest state that was held. Raises NotHeld if there is none.
+    Without a version, or the DOI of one, the newest state that was held. Raises NotHeld if there is none.
     """
     fileset, version, state = _names(archive.catalogue, asked.strip())
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
@@ -94,6 +94,8 @@ def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
             return ingest.fileset, "", ingest.state
         if ingest.fileset and ingest.cite_as and wanted == key_of(ingest.cite_as):
             cited = ingest.fileset, "", ingest.state
+        elif ingest.fileset and wanted in (dois := dict(ingest.dois)):
+            cited = ingest.fileset, dois[wanted], ""
     return cited
 
 
@@ -111,14 +113,14 @@ def key_of(text: str) -> str:
 def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
     """A row for each fileset, by id: its newest state, its counts."""
     for obi in archive.catalogue.all("fileset"):
-        state, last = obi.history.last_held, obi.history.last or 0
+        state, last = obi.history.last_held, max(obi.history.noted, default=0)
         files = list(archive.catalogue.manifest(state)) if state is not None else []
         version = obi.versions.get(state or "")
         yield {
             "id": obi.id,
             "title": version.title if version is not None else "",
             "held": obi.history.held,
-            "versions": len(obi.history.noted),
+            "versions": len(set(obi.history.states) - {None}),
             "noted": last,
             "noted_time": iso(last),
             "files": len(files),

@@ -67,7 +67,8 @@ class FilesetPlatformItem(Struct, frozen=True, kw_only=True):
     ``platform_id`` names the version, ``work_id`` all versions together; ``version`` is the platform's word for it, and
     of two versions the newer one has the greater ``order`` (empty: they cannot be compared). ``published`` is a tist,
     0 if it is not known. ``web_bundle_url`` is one download for everything; ``bundle_only``: there is no other.
-    ``cite_as`` is the URL under which it is to be cited, if the landing page says so.
+    ``cite_as`` is the URL under which it is to be cited, if the landing page says so; ``work_doi`` is the DOI of all
+    versions together, if that is not the id itself.
     """
 
     platform_name: str
@@ -86,6 +87,7 @@ class FilesetPlatformItem(Struct, frozen=True, kw_only=True):
     title: str = ""
     bundle_only: bool = False
     cite_as: str = ""
+    work_doi: str = ""
 
     @property
     def file_count(self) -> int:

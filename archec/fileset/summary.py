@@ -15,9 +15,10 @@ from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.checksums import read_whole
 from archec.fileset.context import Found, Work
+from archec.fileset.finding import identifier_of
 from archec.fileset.lookup import capture_of
 from archec.fileset.manifest import is_whole
-from archec.fileset.model import IngestRequest
+from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.pages import Page
 from archec.fileset.platforms.base import PlatformAnswer
 from archec.fileset.records import Body, file_item, manifest_of, unkept_items
@@ -100,6 +101,7 @@ def finish(
         web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
         answers=_ids(answers, before),
         message=public_text(message)[:1000], due=due, cite_as=item.cite_as if item is not None else "",
+        dois=_dois(item, before, fileset if found.state else ""),
     )  # fmt: skip
     if held is not None:  # what failed now does not take away what is held
         record = replace(record, fileset=held.fileset, state=state or held.state)
@@ -140,6 +142,20 @@ def finish(
             terminal=done.bundle_terminal, archiveorg_bundle_path=done.bundle_archiveorg_path,
         )  # fmt: skip
     return result
+
+
+def _dois(item: FilesetPlatformItem | None, before: Ingest | None, fileset: str) -> tuple[tuple[str, str], ...]:
+    """The DOIs under which a data set is found: those known ``before``, and those of the version that is held now, if
+    ``fileset`` is not empty."""
+    known = dict(before.dois) if before is not None and fileset in ("", before.fileset) else {}
+    if item is not None and fileset:
+        doi = (item.archiveorg_item_meta or {}).get("doi")
+        versions = {doi: item.platform_id or ""} if isinstance(doi, str) else {}
+        for name, version in (versions | {item.work_id: "", item.work_doi: ""}).items():
+            identifier = identifier_of(name) or ""
+            if identifier.startswith("10."):
+                known[identifier.lower()] = version
+    return tuple(sorted(known.items()))
 
 
 def _note_files(work: Work, found: Found, fileset: str) -> str:

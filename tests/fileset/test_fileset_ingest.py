@@ -39,7 +39,7 @@ from archec.cli.history import history
 from archec.errors import Exit, StorageFull
 from archec.fileset import asking, run
 from archec.fileset.context import IngestOptions
-from archec.fileset.lookup import find_fileset, read_manifest
+from archec.fileset.lookup import all_filesets, find_fileset, read_manifest
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.result import IngestResult
 from archec.fileset.run import due_requests, exit_code, run_ingest
@@ -440,6 +440,12 @@ def test_what_was_withdrawn_and_is_there_again_is_held_again(filesets: Filesets,
     incidences = lines_of(filesets, "changes", "--kind", "fileset")
     assert [line["what"] for line in incidences] == ["new", "lost", "returned"]
     assert len(lines_of(filesets, "changes")) > len(incidences)
+    platform.bodies["/api/records/7"] = 410
+    filesets.ingest(url)
+    with filesets.archive() as archive:
+        (row,) = all_filesets(archive)
+        tists = find(archive.catalogue, row["id"]).history.tists
+    assert (row["versions"], row["held"], row["noted"]) == (1, False, tists[2]), "a loss is not noted"
 
 
 def lines_of(filesets: Filesets, *command: str) -> list[dict[str, Any]]:

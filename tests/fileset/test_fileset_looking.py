@@ -137,15 +137,23 @@ def test_changes_between_versions(one: Filesets, platform: Platform) -> None:
 
 
 def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) -> None:
-    one.ingest(zenodo(platform, 8, {"new": 5}))
+    page = zenodo(platform, 8, {"new": 5}, doi="10.5281/ZENODO.8", conceptdoi="10.5281/zenodo.6")
+    one.ingest(page)
     name = f"fileset:zenodo:127.0.0.1%3A{platform.server_port}:6"
 
     def got(*arguments: str) -> Any:
         return CliRunner().invoke(get, [*arguments, "--config", str(one.config.file)])
 
-    for asked, version in ((name, "8"), (name + "@8", "8"), (name + "@7", "7")):
+    for asked in (f"{page}!/new", "doi:10.5281/zenodo.8!/new", "10.5281/zenodo.6!/new"):
+        assert got(asked).stdout.encode().startswith(bytes_of("new", 5))
+    one.ingest(zenodo(platform, 9, {"newer": 5}, doi="10.5281/zenodo.9"))
+    one.ingest(page)
+    named = {asked: rows(one, "show", asked)[0]["version"] for asked in ("10.5281/zenodo.8", "10.5281/zenodo.6")}
+    assert named == {"10.5281/zenodo.8": "8", "10.5281/zenodo.6": "9"}
+    assert isinstance(got(f"{page}!/old").exception, NotHeld)
+    for asked, version in ((name, "9"), (name + "@8", "8"), (name + "@7", "7")):
         assert json.loads(got(asked).stdout.partition("\n")[0])["version"] == version
-    assert isinstance(got(name + "@9").exception, NotHeld)
+    assert isinstance(got(name + "@10").exception, NotHeld)
     assert isinstance(got(name + "@7", "--at", "2026-01-01").exception, UsageError)
     found = got(name + "@7!/data/P Q.csv")
     assert (found.exit_code, found.stderr.startswith(f"archec: data/P Q.csv in {name} noted ")) == (0, True)

@@ -212,6 +212,7 @@ class FilesetPlatformHelper:
         bundle: str | None = None,
         bundle_only: bool = False,
         published: int = 0,
+        work_doi: str | None = None,
     ) -> FilesetPlatformItem:
         """The data set with this URL. By default ``version`` is its ``order`` with dots, ``work_id`` is the id of the
         version, ``name``, that of an item of archive.org, is made of domain, id and version, and ``meta`` for that item
@@ -234,6 +235,7 @@ class FilesetPlatformHelper:
             order=order,
             published=published,
             title=title or "",
+            work_doi=work_doi or "",
         )
 
 

@@ -89,6 +89,7 @@ class FigshareHelper(FilesetPlatformHelper):
             order=(number,) if number is not None else (), meta=_item_meta(article),
             page=article["url_public_html"].text_or_none() or article["figshare_url"].text_or_none(),
             published=article["published_date"].tist(),
+            work_doi=re.sub(r"\.v[0-9]+$", "", article["doi"].text_or_none() or ""),
         )  # fmt: skip
 
     def _collection(self, path: str, base: str) -> Generator[Question, PlatformAnswer, None]:

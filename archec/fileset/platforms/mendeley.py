@@ -55,6 +55,7 @@ class MendeleyHelper(FilesetPlatformHelper):
             title=data["name"].text_or_none(), order=(number,) if number is not None else (),
             meta={"doi": data["doi"]["id"].text_or_none()},
             page=f"https://{self.domain(url)}/datasets/{known}/{number or 1}", published=data["publish_date"].tist(),
+            work_doi=re.sub(r"\.[0-9]+$", "", data["doi"]["id"].text_or_none() or ""),
         )  # fmt: skip
 
 

@@ -94,6 +94,9 @@ class InvenioHelper(FilesetPlatformHelper):
             page=record["links"]["self_html"].text_or_none() or record["links"]["html"].text_or_none(),
             bundle=record["links"]["archive"].text_or_none(),
             published=meta["publication_date"].tist() or record["created"].tist(),
+            work_doi=(
+                record["conceptdoi"].text_or_none() or record["parent"]["pids"]["doi"]["identifier"].text_or_none()
+            ),
         )  # fmt: skip
 
     def _community(self, path: str, base: str) -> Generator[Question, PlatformAnswer, None]:
