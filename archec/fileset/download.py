@@ -403,7 +403,7 @@ async def _finished(writing: asyncio.Future[_T]) -> _T:
     cancelled: asyncio.CancelledError | None = None
     while not writing.done():
         try:
-            await asyncio.wait({writing})
+            await asyncio.shield(writing)
         except asyncio.CancelledError as error:
             cancelled = error
     result = writing.result()

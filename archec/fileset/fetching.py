@@ -24,7 +24,7 @@ from archec.text.sniff import bare_type, sniff
 from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
-_UNDER_WAY = 8
+_IN_PROGRESS = 8
 """Files of one data set that are requested, received, hashed and judged at once; those are what a kill may cost."""
 _GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "text/plain"})
 _INNER_TYPES = frozenset({"application/zip", "application/gzip", "application/x-ole-storage", "application/xml"})
@@ -51,7 +51,7 @@ async def fetch_all(
                 work.ledger.committed(work.run)
 
     fetch = work.archive.config.fetch
-    most = min(fetch.concurrency, max(fetch.per_host, _UNDER_WAY), len(files))
+    most = min(fetch.concurrency, max(fetch.per_host, _IN_PROGRESS), len(files))
     tasks = [asyncio.ensure_future(one_after_the_other()) for _ in range(most)]
     try:
         await asyncio.gather(*tasks)
