@@ -52,6 +52,8 @@ class Counts(NamedTuple):
     fobis_held: int
     fobis_lost: int
     fobis_never: int
+    filesets_held: int = 0
+    filesets_lost: int = 0
 
 
 class Catalogue(ABC):

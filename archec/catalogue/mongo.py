@@ -360,8 +360,9 @@ class MongoCatalogue(Catalogue):
         return [document["obi"] for page in pages for document in page][:limit]
 
     def counts(self) -> Counts:
-        tobis, fobis = self._states("mi"), self._states("mo")
-        return Counts(tobis["held"], tobis["lost"], fobis["held"], fobis["lost"], fobis["never"])
+        tobis, fobis, sets = (self._states(COLLECTION[kind]) for kind in ("tobi", "fobi", "fileset"))
+        known = (fobis["held"], fobis["lost"], fobis["never"])
+        return Counts(tobis["held"], tobis["lost"], *known, sets["held"], sets["lost"])
 
     def _states(self, name: str) -> dict[str, int]:
         lost_or_held = {"$cond": [{"$eq": ["$state", None]}, "lost", "held"]}

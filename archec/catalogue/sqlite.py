@@ -377,7 +377,9 @@ class SQLiteCatalogue(Database, Catalogue):
     def counts(self) -> Counts:
         ((tobis, tobis_held),) = self.fetch("SELECT count(last), count(state) FROM mi")
         ((fobis, ever, fobis_held),) = self.fetch("SELECT count(*), count(last), count(state) FROM mo")
-        return Counts(tobis_held, tobis - tobis_held, fobis_held, ever - fobis_held, fobis - ever)
+        ((sets, sets_held),) = self.fetch("SELECT count(last), count(state) FROM mf")
+        known = (fobis_held, ever - fobis_held, fobis - ever)
+        return Counts(tobis_held, tobis - tobis_held, *known, sets_held, sets - sets_held)
 
     # -- lists ------------------------------------------------------------------------------------
 

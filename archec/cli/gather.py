@@ -20,7 +20,7 @@ from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
 from archec.cli.common import DATE, DURATION, FILE, SIZE, config_option, json_option, opened, warn_if_unknown
-from archec.cli.runreport import INDENT, RUN_LINE, RunLine, gather_table
+from archec.cli.runreport import INDENT, RUN_LINE, RunLine, gather_table, other_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
 from archec.export.units import Selection
@@ -155,7 +155,7 @@ def gather(
         else:
             code = run(replace(options, file=chosen[0].path if chosen else None), meter)
         if (filesets or config.fileset.gather) and not (dry_run or no_fetch or code is Exit.BUDGET):
-            code = gravest([code, _ingest_due(config, meter, wait, _left(budget, line.report, started))])
+            code = gravest([code, _ingest_due(run, code, meter, wait, _left(budget, line.report, started))])
     if codes := sorted(code for code in options.accept - {"all"} if code.isalnum()):
         with opened(config_file) as archive:
             for archive_code in codes:
@@ -174,21 +174,26 @@ def _left(budget: Budget, report: Report | None, started: float) -> Budget | Non
     return Budget(max(left.files, 0), max(left.bytes, 0), max(left.seconds, 0.0))
 
 
-def _ingest_due(config: Config, meter: Meter, wait: bool, budget: Budget | None) -> Exit:
-    """Ingests the data sets that are due, in a separate run, with the remaining budget."""
+def _ingest_due(run: _Run, before: Exit, meter: Meter, wait: bool, budget: Budget | None) -> Exit:
+    """Ingests the data sets that are due, in a separate run after that of the exit code ``before``, with the remaining
+    budget."""
     # Imported here: loading all platforms takes as long as loading the rest of this command.
     from archec.fileset.context import IngestOptions
-    from archec.fileset.run import due_requests, run_ingest
+    from archec.fileset.run import KIND, due_requests, run_ingest
     from archec.fileset.status import Status
 
-    lines = due_requests(config, int(time.time()))
+    lines = due_requests(run.config, int(time.time()))
     if not lines:
         return Exit.DONE
     if budget is None:
         return Exit.BUDGET
-    counter = run_ingest(config, lines, IngestOptions(), meter, lambda result, file: None, wait=wait, budget=budget)
-    counts = ", ".join(f"{count:,} {status}" for status, count in sorted(counter.statuses.items()))
-    note(f"data sets: {counts}")
+    run.line.write(int(before), "")
+    counter = run_ingest(run.config, lines, IngestOptions(), meter, lambda result, file: None, wait=wait, budget=budget)
+    if counter.report is not None:
+        run.line.take(counter.report)
+        value = run.line.finished().as_value()
+        with suppress(BrokenPipeError):  # as above
+            show(value, *other_table(KIND, value), as_json=run.as_json, indent=INDENT)
     return Exit.BUDGET if Status.BUDGET.value in counter.statuses else Exit.DONE
 
 

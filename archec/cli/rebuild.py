@@ -58,5 +58,6 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
         f"Rebuilt {url} from {batches} journal batches:",
         f"  templates: {counts.tobis_held:,} held, {counts.tobis_lost:,} lost",
         f"  files: {counts.fobis_held:,} held, {counts.fobis_lost:,} lost, {counts.fobis_never:,} never held",
+        f"  filesets: {counts.filesets_held:,} held, {counts.filesets_lost:,} lost",
         as_json=as_json,
     )

@@ -208,4 +208,4 @@ def _figures(report: Report) -> dict[str, Any]:
         "reasons": dict(sorted(report.deferred.items())),
         "fetched_bytes": report.fetched_bytes,
         "stored_bytes": report.stored_bytes,
-    }
+    } | ({"filesets": dict(sorted(report.filesets.items()))} if report.filesets is not None else {})

@@ -42,6 +42,8 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     yield "archive", f"{found.name}  at {iso(found.now)}"
     yield "templates", f"{obis.tobis_held:,} held, {obis.tobis_lost:,} lost"
     yield "files", f"{obis.fobis_held:,} held, {obis.fobis_lost:,} lost, {obis.fobis_never:,} never held"
+    if obis.filesets_held or obis.filesets_lost:
+        yield "filesets", f"{obis.filesets_held:,} held, {obis.filesets_lost:,} lost"
     yield "stored", human_size(found.stored_bytes)
     yield "disk", _disk(found.disk, found.min_free)
     if found.at_work:

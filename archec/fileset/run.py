@@ -61,12 +61,14 @@ Emit = Callable[[IngestResult, IngestResult | None], None]
 
 @dataclass(slots=True)
 class Counter:
-    """How far a run is: what its meter shows, and which statuses came."""
+    """How far a run is: what its meter shows, and which statuses came; ``report`` is that of its run, None for a dry
+    one."""
 
     meter: Meter
     use: BudgetUse
     statuses: dict[str, int] = field(default_factory=dict)
     under_way: list[Line] = field(default_factory=list)
+    report: Report | None = None
 
     def begin(self) -> None:
         """Counts a file that is requested. Raises BudgetSpent where no more may be."""
@@ -148,6 +150,7 @@ def _run(
 ) -> None:  # fmt: skip
     config = archive.config
     report = Report(run, 0, "none", "", filesets=counter.statuses)
+    counter.report = report
     committer = stack.enter_context(committing(archive, run))
     committer.pace(*_BATCH)
     start = RunStart(run, kind=KIND, form="none", options=options.as_value(), software=__version__)

@@ -22,6 +22,8 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     obis.labels("fobi", "held").set(status.obis.fobis_held)
     obis.labels("fobi", "lost").set(status.obis.fobis_lost)
     obis.labels("fobi", "never").set(status.obis.fobis_never)
+    obis.labels("fileset", "held").set(status.obis.filesets_held)
+    obis.labels("fileset", "lost").set(status.obis.filesets_lost)
     _gauge(to, "archec_stored_bytes", "Bytes that all runs wrote into the obi store.", status.stored_bytes)
     _gauge(to, "archec_disk_size_bytes", "The file system of the obi store.", status.disk.size)
     _gauge(to, "archec_disk_free_bytes", "Free bytes of it.", status.disk.free)

@@ -354,6 +354,8 @@ def test_counts(catalogue: Catalogue) -> None:
     catalogue.write(lot(1, tobi("a"), tobi("b", 1, 2, lost=True), tobi("c", 1, 2)))
     catalogue.write(lot(2, fobi("u", 1), fobi("v"), gone, mentioned=["w", "x"]))
     assert catalogue.counts() == Counts(2, 1, 1, 1, 3)
+    catalogue.write(lot(3, bare("fileset", "s", {3: "s"}), bare("fileset", "t", {2: "t", 3: None})))
+    assert catalogue.counts() == Counts(2, 1, 1, 1, 3, 1, 1)
 
 
 def test_hosts_against_which_something_is_known(catalogue: Catalogue) -> None:

@@ -214,6 +214,7 @@ def test_rebuild(demo: Config, folder: Path) -> None:
     value = json.loads(done.out)
     assert set(value) == {
         "database", "batches", "tobis_held", "tobis_lost", "fobis_held", "fobis_lost", "fobis_never",
+        "filesets_held", "filesets_lost",
     }  # fmt: skip
     other = archec_inline(demo, "dump", "--all", env={"ARCHEC_DATABASE": f"sqlite:///{folder}/other.sqlite"})
     assert other.out == whole

@@ -985,7 +985,10 @@ def test_gathering_and_its_filesets_have_one_budget(
     platform.sent.clear()
     zenodo(platform, 7, {f"p{n}": 100_001 for n in range(6)})
     done = archec_inline(filesets.config, "gather", "--filesets", *limit)
-    assert (done.code, "1 budget" in done.err) == (5, True), done.err
+    assert (done.code, b"filesets    1 budget" in done.out) == (5, True), done.err
+    gathered, ingested = (json.loads(line[11:]) for line in done.err.splitlines() if line.startswith("archec-run "))
+    assert (gathered["exit"], "filesets" in gathered, ingested["exit"]) == (0, False, 5)
+    assert ingested["filesets"] == {"budget": 1}
     assert 200_000 < sum(platform.sent.values()) <= 400_000
     before = sum(platform.sent.values())
     assert archec_inline(filesets.config, "gather", "--filesets").code == 0

@@ -134,6 +134,7 @@ def test_status_of_the_demo(demo: Config) -> None:
     found = told(demo, "status")
     assert found["obis"] == {
         "tobis_held": 15, "tobis_lost": 0, "fobis_held": 14, "fobis_lost": 1, "fobis_never": 1,
+        "filesets_held": 0, "filesets_lost": 0,
     }  # fmt: skip
     stored = [path for path in demo.store_path.glob("[0-9]*/**/*") if path.is_file() and not path.is_symlink()]
     assert found["stored_bytes"] == sum(path.stat().st_size for path in stored)

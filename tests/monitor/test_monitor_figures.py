@@ -73,6 +73,7 @@ def agree(config: Config, last: dict[str, Any]) -> None:
         ("tobi", "held"): obis["tobis_held"], ("tobi", "lost"): obis["tobis_lost"],
         ("fobi", "held"): obis["fobis_held"], ("fobi", "lost"): obis["fobis_lost"],
         ("fobi", "never"): obis["fobis_never"],
+        ("fileset", "held"): obis["filesets_held"], ("fileset", "lost"): obis["filesets_lost"],
     }  # fmt: skip
     assert (report["growth"][-1]["tobis_held"], report["growth"][-1]["fobis_held"]) == (
         obis["tobis_held"], obis["fobis_held"],
