@@ -253,7 +253,7 @@ def _show_fed(collection: str, path: Path, done: str, count: int, *, as_json: bo
 @json_option
 @config_option
 def explain(id: str, name: str | None, address: str, as_json: bool, config_file: Path | None) -> None:  # noqa: A002
-    """Show what is public of a URL, a handle or the id of a fileset, and why.
+    """Show what is public of a URL, handle or fileset, and why.
 
     Example: archec access explain RePEc:smp:wpaper:2024-01
     """

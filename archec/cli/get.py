@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from archec.fileset.lookup import HeldFileset
 
 
+_IDENTIFIERS = ("doi:", "hdl:", "10.")
+
+
 @click.command()
 @click.argument("obi", metavar="ID")
 @click.option("--at", "tist", type=WHEN, help="A tist or a date; default now. Dates are UTC.")
@@ -41,10 +44,10 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
     """Write the bytes of ID as of WHEN.
 
     ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, or of the data set that was ingested by
-    this URL, DOI!/PATH one of a data set. The id of a fileset stands for its manifest, with @VERSION for that of this
-    version. Redirects are followed. Prints the tist of the bytes on stderr; for a PATH, that of the bundle or data set.
-    Exits with 7 if nothing was held at that time, and with 6 if the bytes are not those that were noted; FILE is then
-    not written.
+    this URL, DOI!/PATH one of a data set. The id of a fileset, or its DOI, stands for its manifest, ID@VERSION for that
+    of this version. Redirects are followed. Prints the tist of the bytes on stderr; for a PATH, that of the bundle or
+    data set. Exits with 7 if nothing was held at that time, and with 6 if the bytes are not those that were noted; FILE
+    is then not written.
 
     Example: archec get RePEc:smp:wpaper:2024-01 --at 2024-07-01 -o paper.redif
     """
@@ -62,10 +65,15 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
                 tist = find_fileset(archive, obi).tist
             found = find(archive.catalogue, obi)
         except (NotHeld, BadName):
-            if "!/" not in obi:
+            if "!/" in obi:
+                _get_member(archive, obi, tist, output)
+                return
+            if not obi.strip().lower().startswith(_IDENTIFIERS):
                 raise
-            _get_member(archive, obi, tist, output)
-            return
+            from archec.fileset.lookup import find_fileset  # as below
+
+            named = find_fileset(archive, obi)
+            found, tist = named.obi, named.tist if tist is None else tist
         if tist is None:  # runs within the same second have tists in the future
             tist = max(int(time.time()), found.history.last or 0)
         held = held_at(archive, found, tist)

@@ -151,7 +151,8 @@ def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) 
     named = {asked: rows(one, "show", asked)[0]["version"] for asked in ("10.5281/zenodo.8", "10.5281/zenodo.6")}
     assert named == {"10.5281/zenodo.8": "8", "10.5281/zenodo.6": "9"}
     assert isinstance(got(f"{page}!/old").exception, NotHeld)
-    for asked, version in ((name, "9"), (name + "@8", "8"), (name + "@7", "7")):
+    dois = (("doi:10.5281/zenodo.8", "8"), ("10.5281/zenodo.6", "9"))
+    for asked, version in ((name, "9"), (name + "@8", "8"), (name + "@7", "7"), *dois):
         assert json.loads(got(asked).stdout.partition("\n")[0])["version"] == version
     assert isinstance(got(name + "@10").exception, NotHeld)
     assert isinstance(got(name + "@7", "--at", "2026-01-01").exception, UsageError)
