@@ -53,11 +53,12 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
             url = catalogue.url
         finally:
             catalogue.close()
+    sets = counts.filesets_held, counts.filesets_lost
     show(
         {"database": url, "batches": batches, **counts._asdict()},
         f"Rebuilt {url} from {batches} journal batches:",
         f"  templates: {counts.tobis_held:,} held, {counts.tobis_lost:,} lost",
         f"  files: {counts.fobis_held:,} held, {counts.fobis_lost:,} lost, {counts.fobis_never:,} never held",
-        f"  filesets: {counts.filesets_held:,} held, {counts.filesets_lost:,} lost",
+        *([f"  filesets: {sets[0]:,} held, {sets[1]:,} lost"] if any(sets) else []),
         as_json=as_json,
     )
