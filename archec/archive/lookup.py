@@ -133,10 +133,10 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
     entry = obi.history.entry_at(when)
     if entry is None:
         why, hint = _never_held(archive.catalogue, obi, when)
-        raise NotHeld(f"{obi.id}: not held {iso(when)}: {why}", hint=hint)
+        raise NotHeld(f"{obi.id}: not held at {iso(when)}: {why}", hint=hint)
     tist, state = entry
     if state is None:
-        raise NotHeld(f"{obi.id}: not held {iso(when)}: it was lost {iso(tist)} ({tist})")
+        raise NotHeld(f"{obi.id}: not held at {iso(when)}: it was lost {iso(tist)} ({tist})")
     version = obi.versions.get(state)
     try:
         located = _locate(archive, obi, tist)
@@ -163,7 +163,7 @@ def _never_held(catalogue: Catalogue, obi: Obi, when: int) -> tuple[str, str]:
         why = f"the visits of run {run.tist} are retracted: {run.retracted}"
         return why, f"'archec retract {run.tist} --visits --undo' makes them count again"
     found = obi.history.found
-    return f"it was found {iso(found)} ({found})" if found is not None else "it was never held", ""
+    return f"it was first found {iso(found)} ({found})" if found is not None else "it was never held", ""
 
 
 def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:

@@ -22,6 +22,8 @@ FAULTS = frozenset(
     ("server-error", "unreachable", "timeout", "truncated", "forbidden", "bad-certificate", "blocked-address")
 )
 """Outcomes that are about the host, not about a single file."""
+UNANSWERED = frozenset(("unreachable", "timeout", "blocked-address"))
+"""Those of them without an answer of any host."""
 
 NOT_ASKED = "not-asked"
 """The reason why a file is deferred whose host must not be asked yet, or was not reached before the run gave up."""

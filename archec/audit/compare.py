@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from archec.archive.opening import scratch_folder
-from archec.audit.copies import Copy, DirectoryCopy, fetch_journal
+from archec.audit.copies import Copy, DirectoryCopy, fetch_journal, need_journals
 from archec.audit.disk import MOST
 from archec.audit.expected import Entry, statement_of
 from archec.config import Config
@@ -165,6 +165,8 @@ class _Comparing:
         result.unlisted = theirs is None
         if theirs is None:
             theirs = [run for run in ours if copy.has_journal(run)]
+        if ours:
+            need_journals(copy, theirs)
         self._here = _Side("here", own, list(ours), ours.__getitem__)
         self._there = _Side("copy", copy, theirs, self._fetched)
         self._copy, self._scratch, self._fetched_path = copy, scratch, scratch / "none"

@@ -6,7 +6,7 @@ Data from a copy is not trusted: it is used only if its sha256 matches.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -78,7 +78,7 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
     """The copy at a path or an http(s) URL of an archive directory.
 
     ``layout`` is that of the archive to repair, ``config`` has the settings for web access. Raises :class:`ConfigError`
-    if there is no archive, or if it is this archive itself.
+    if there is no archive, if it has no journals, or if it is this archive itself.
     """
     if _is_url(where):
         with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
@@ -89,7 +89,15 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
         raise ConfigError(f"{where}: is this archive itself, not a second copy of it")
     _same_layout(where, theirs.fanout, layout)
     with closing(DirectoryCopy(theirs)) as copy:
+        if journals(layout):
+            need_journals(copy, copy.runs())
         yield copy
+
+
+def need_journals(copy: Copy, runs: Sequence[int]) -> None:
+    """Raises :class:`ConfigError` if a copy has no journals."""
+    if not runs:
+        raise ConfigError(f"{copy.where}: has no journals ({RUNS}/)", hint="copy them first")
 
 
 def fanout_in(where: str, config: Config) -> int:
@@ -158,9 +166,9 @@ class DirectoryCopy:
 
     def has_journal(self, run: int) -> bool:
         """See :class:`Copy`."""
-        return run in (self.runs() or ())
+        return run in self.runs()
 
-    def runs(self) -> list[int] | None:
+    def runs(self) -> list[int]:
         """See :class:`Copy`."""
         return [journal.tist for journal in journals(self._layout)]
 

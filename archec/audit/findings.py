@@ -68,6 +68,10 @@ CODES: Mapping[str, Code] = MappingProxyType(
 )
 """Every code of a :class:`Finding`; docs/operations.md has the same table."""
 
+BY_COPY = frozenset(("missing", "corrupt", "unreadable", "not-a-file", "link-escapes", "link-dangling"))
+"""The codes of entries that a second copy can repair."""
+_JOURNALS_BY_COPY = frozenset(("journal-damaged", "journal-missing"))
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -143,5 +147,8 @@ class Tally:
         return f"{self.wrong:,} wrong, {self.fixed:,} fixed, {counted(self.notes, 'note')}"
 
     def as_lines(self) -> list[str]:
-        """The number of findings by code, as lines of text."""
-        return [f"  {code}: {count:,}" for code, count in sorted(self.by_code.items())]
+        """The number of findings by code, and the remedy, as lines of text."""
+        lines = [f"  {code}: {count:,}" for code, count in sorted(self.by_code.items())]
+        if self.wrong and not (BY_COPY | _JOURNALS_BY_COPY).isdisjoint(self.by_code):
+            lines.append("'archec verify --repair-from COPY' restores good bytes from a second copy.")
+        return lines

@@ -18,7 +18,7 @@ from archec.archive.journal import records_in
 from archec.archive.opening import Archive, scratch_folder
 from archec.audit.disk import judge
 from archec.audit.expected import Entry
-from archec.audit.findings import Finding
+from archec.audit.findings import BY_COPY, Finding
 from archec.audit.journals import Gap
 from archec.audit.quarantine import set_aside
 from archec.catalogue.model import Position, Run
@@ -40,7 +40,6 @@ from archec.tist import tist_path
 if TYPE_CHECKING:
     from archec.audit.copies import Copy  # imports an HTTP client, which is rarely needed
 
-_BY_COPY = frozenset({"missing", "corrupt", "unreadable", "not-a-file", "link-escapes", "link-dangling"})
 _FAN = re.compile(r"[0-9a-f]{2}")
 
 
@@ -65,7 +64,7 @@ class Repair:
 
         Raises :class:`StorageFull`; the caller checks the entry again. Only within :meth:`at_work`.
         """
-        if finding.code not in _BY_COPY:
+        if finding.code not in BY_COPY:
             return replace(finding, message=f"{finding.message} (no copy of the files helps: 'archec rebuild')")
         try:
             done = self._link(entry, finding) if entry.target else None

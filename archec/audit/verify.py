@@ -158,7 +158,7 @@ class _Verification:
         for number, bad in enumerate(self.memory.bad()):
             self.meter.at(number)
             finding = self.inspector.inspect_one(bad.entry, compare=self.archive.followed(bad.run, 0))
-            self.summary.files += 1
+            self.summary.files += not self.scope.everything  # else counted with all others
             if finding is None:
                 self.memory.forget_bad(bad.entry.tist, bad.entry.id)
             elif self.repair is not None:

@@ -27,8 +27,9 @@ def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool
 
     Reads each FILE to its end and verifies all of its checksums. Shows the date that gathering would give it and why,
     its archives, the number of templates, and files that would be ignored. Writes nothing and needs no archive. The
-    exit code is 8 if a FILE is damaged, 1 if one is not a tarball. With --json, prints one object per ignored file,
-    {"type": "other", ...}, then one for the tarball, {"type": "tarball", ...}.
+    exit code is 8 if a FILE is damaged, 1 if one is not a tarball, 2 if gathering one requires --as-of, because its
+    date is unclear. With --json, prints one object per ignored file, {"type": "other", ...}, then one for the tarball,
+    {"type": "tarball", ...}.
 
     Example: archec check-tarball data/tarballs/RePEc_2024-06-30.tar.gz
     """
@@ -52,8 +53,10 @@ def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool
                 continue
             if found.damage is not None:
                 codes.add(Exit.DAMAGED)
+            elif not found.date:
+                codes.add(Exit.USAGE)
             show({"type": "tarball", **found.as_value()}, *_table(found, others), as_json=as_json)
-    context.exit(int(gravest(codes)))
+    context.exit(int(gravest(codes - {Exit.USAGE}) or max(codes, default=Exit.DONE)))
 
 
 def _table(found: Inspection, others: list[str]) -> Iterator[str]:
@@ -65,7 +68,7 @@ def _table(found: Inspection, others: list[str]) -> Iterator[str]:
     rows.append(("archives", f"{len(found.archives):,}: {' '.join(sorted(found.archives))}"))
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(found.templates.items()))
     rows.append(("templates", f"{sum(found.templates.values()):,}" + (f" ({kinds})" if kinds else "")))
-    unread = f", {found.unreadable:,} unreadable" if found.unreadable else ""
+    unread = f", {found.unreadable:,} without readable templates" if found.unreadable else ""
     rows.append(("files", f"{found.files:,}{unread}, {found.others:,} that would be ignored"))
     rows += [("", path) for path in others]
     if found.others > len(others):

@@ -52,6 +52,9 @@ def find(
     """
     if sum(one is not None for one in (file, sha256, md5, text)) != 1:
         raise UsageError("give one of FILE, --sha256, --md5 and --text")
+    name = next((name for name, digits in _LENGTHS.items() if re.fullmatch(f"[0-9a-fA-F]{{{digits}}}", str(file))), "")
+    if file is not None and name and not file.exists():
+        raise UsageError(f"there is no file {file}", hint=f"for a checksum: --{name} {file}")
     config = load(config_file)
     lines = LineWriter()
     with opened(config) as archive:

@@ -14,12 +14,13 @@ import click
 
 from archec.archive.lookup import find, give, held_at
 from archec.archive.opening import Archive
+from archec.catalogue.model import Obi
 from archec.cli.common import WHEN, config_option, opened
 from archec.errors import BadName, NotHeld, UsageError
 from archec.ids import is_fileset, is_url, parse_fileset
 from archec.store.durable import open_whole
 from archec.terminal.output import TextOnly, Writable, note
-from archec.tist import MAX_TIST, iso
+from archec.tist import iso
 from archec.units import human_size
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _IDENTIFIERS = ("doi:", "hdl:", "10.")
 
 @click.command()
 @click.argument("obi", metavar="ID")
-@click.option("--at", "tist", type=WHEN, help="A tist or a date; default now. Dates are UTC.")
+@click.option("--at", "tist", type=WHEN, help="A tist, or a date in UTC (its first second); default now.")
 @click.option(
     "-o",
     "--output",
@@ -74,15 +75,21 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
 
             named = find_fileset(archive, obi)
             found, tist = named.obi, named.tist if tist is None else tist
-        if tist is None:  # runs within the same second have tists in the future
-            tist = max(int(time.time()), found.history.last or 0)
-        held = held_at(archive, found, tist)
+        held = held_at(archive, found, _moment(tist, found))
         with _target(output) as target:
             give(archive.layout, held, target.write)
         note(
             f"{held.id} noted {held.tist} ({iso(held.tist)}), sha256 {held.sha256}, {human_size(held.size)}, "
             f"{held.located.path}"
         )
+
+
+def _moment(tist: int | None, obi: Obi) -> int:
+    """``tist``, by default now. Raises :class:`UsageError` for the future, of which nothing is known."""
+    now = max(int(time.time()), obi.history.last or 0)  # runs within the same second have tists in the future
+    if tist is not None and tist > now:
+        raise UsageError(f"{iso(tist)} is in the future", hint="omit --at for the newest state")
+    return now if tist is None else tist
 
 
 def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | None) -> None:
@@ -101,7 +108,8 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
             stream = stack.enter_context(open_file(archive, file, held.manifest.bundle))
             whole_id, noted = held.obi.id, held.tist
         else:
-            bundle = held_at(archive, find(archive.catalogue, name), tist if tist is not None else MAX_TIST)
+            found = find(archive.catalogue, name)
+            bundle = held_at(archive, found, _moment(tist, found))
             whole_id, noted = bundle.id, bundle.tist
             whole = stack.enter_context(bundle.open(archive.layout))
             stream = cast(BinaryIO, stack.enter_context(open_member(whole, path)))

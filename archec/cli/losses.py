@@ -72,7 +72,7 @@ def _rows(catalogue: Catalogue, run: int | None) -> Iterator[dict[str, Any]]:
 
 def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) -> None:
     if not words:
-        raise UsageError("losses of which run?", hint="'archec losses' lists them")
+        raise UsageError("no run given", hint="'archec losses' lists them")
     wanted = {_named(word) for word in words[1:]}
     done = accept(load(config_file), run_of(words[0], "archec losses"), wanted)
     for obi in done.back:

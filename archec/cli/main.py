@@ -7,6 +7,7 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NoReturn
 
@@ -41,6 +42,16 @@ class _Commands(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_COMMANDS)
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+            close = get_close_matches(args[0], _COMMANDS, 1)
+            raise click.UsageError(
+                f"No such command {args[0]!r}." + (f" Did you mean {close[0]!r}?" if close else ""), context
+            )
+        return super().resolve_command(context, args)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:

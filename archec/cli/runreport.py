@@ -47,7 +47,7 @@ def gather_table(value: dict[str, Any], *, told: bool = False) -> list[str]:
         damaged = "nothing of it was noted" if value["state"] == "damaged" else "nothing counts as lost"
         rows.append(("", f"damaged: {damaged}"))
     files = value["files"]
-    unread = f", {files['unreadable']:,} unreadable" if files["unreadable"] else ""
+    unread = f", {files['unreadable']:,} without readable templates" if files["unreadable"] else ""
     rows.append(("read", f"{counted(files['read'], 'template file')}{unread}, {human_size(files['bytes'])}"))
     if files["other"]:
         rows.append(("", f"{counted(files['other'], 'other file')}, not read"))
@@ -96,7 +96,7 @@ def other_table(kind: str, value: dict[str, Any]) -> list[str]:
 
 def deferred_files(fetch: dict[str, Any]) -> str:
     """How many files a run deferred to the next one, and why."""
-    return f"{counted(fetch['deferred'], 'file')} to the next run: {_counts(fetch.get('reasons', {}))}"
+    return f"{counted(fetch['deferred'], 'file')}, for the next run to try: {_counts(fetch.get('reasons', {}))}"
 
 
 def host_outcomes(host: HostFigures) -> str:
@@ -178,7 +178,9 @@ class RunLine:
 
 
 def _line(known: RunLine, code: int, message: str) -> str:
-    value: dict[str, Any] = {"run": None, "state": _state(known, code), "exit": code, "time": iso(int(time.time()))}
+    began = known.report.run if known.report is not None else 0
+    ended = max(int(time.time()), began)  # tists may be ahead of the clock
+    value: dict[str, Any] = {"run": None, "state": _state(known, code), "exit": code, "time": iso(ended)}
     value["seconds"] = round(time.monotonic() - known.began, 3)
     value["version"] = __version__
     if known.report is not None:

@@ -22,6 +22,8 @@ from archec.units import human_duration, human_size
 
 _HEAD = ("run", "time", "state", "kind", "data set", "templates", "files", "stored", "took")
 _WIDTHS = (10, 20, 12, 8, 10, 30, 30, 9, 8)
+_TEMPLATES = ("new", "changed", "cosmetic", "file-url", "returned", "lost", "held_back")
+_FILES = ("new", "changed", "cosmetic", "returned", "lost")
 _FIRST = 4
 """Columns of the first line on a terminal that is too narrow for all of them."""
 _BELOW = 4
@@ -35,10 +37,11 @@ _BELOW = 4
 def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | None) -> None:
     """List the runs, or show one of them.
 
-    Newest first; RUN is a software tist or 'last'. A run is 'running', 'done', 'held-back' (done, but some losses
-    await a decision), 'budget' (its budget was exhausted), 'network-down' (no host answered), 'damaged' (its data set
-    is), 'interrupted' (by a signal or a kill) or 'failed' (stopped by an error); a stopped run can be resumed until the
-    next one begins. Its kind is 'gather', 'fileset' (an ingest), 'losses' (some were accepted), 'retract' or 'fork'.
+    Newest first; RUN is a software tist, or 'last' for the newest gathering, whatever ran since. A run is 'running',
+    'done', 'held-back' (done, but some losses await a decision), 'budget' (its budget was exhausted), 'network-down'
+    (none of three or more hosts answered), 'damaged' (its data set is), 'interrupted' (by a signal or a kill) or
+    'failed' (stopped by an error); a stopped run can be resumed until the next one begins. Its kind is 'gather',
+    'fileset' (an ingest), 'losses' (some were accepted), 'retract' or 'fork'.
     With --json, prints one object per line, or one object for a single run.
 
     Example: archec runs last
@@ -113,8 +116,8 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
                 view.state,
                 view.kind,
                 iso(view.data_set)[:10] if view.data_set else "",
-                _counts(view.counts("tobis"), ("new", "changed", "returned", "lost", "held_back")),
-                _counts(view.counts("fobis"), ("new", "changed", "returned", "lost")),
+                _counts(view.counts("tobis"), _TEMPLATES),
+                _counts(view.counts("fobis"), _FILES),
                 human_size(view.stored_bytes),
                 human_duration(view.seconds) if view.seconds is not None else "",
             ),

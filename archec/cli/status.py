@@ -73,15 +73,15 @@ def _last(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     took = f", took {human_duration(last.seconds)}" if last.seconds is not None else ""
     resumable = ", resumable: archec gather --resume" if last.resumable else ""
     yield "last run", f"{last.run}  {iso(last.run)}  {last.state}{took}{resumable}"
-    if last.message:
-        yield "", last.message
+    if last.message or last.unanswered:
+        yield "", last.message or "no host answered"
     fetch = last.part("fetch")
     if fetch.get("deferred"):
         yield "", f"deferred {deferred_files(fetch)}"
     if found.success is None:
-        yield "", "no run has finished yet"
+        yield "", "no run has succeeded yet"
     elif found.success.run != last.run:
-        yield "", f"last finished: {found.success.run}  {iso(found.success.run)}"
+        yield "", f"last success: {found.success.run}  {iso(found.success.run)}"
 
 
 def _due(found: ArchiveStatus) -> str:
@@ -91,7 +91,7 @@ def _due(found: ArchiveStatus) -> str:
     now = f"{due.now:,} and more files now" if due.more else f"{counted(due.now, 'file')} now"
     if due.now:
         first = f", the first since {iso(due.next)}" if due.next > AT_ONCE else ""
-        return now + (", some never tried" if not due.next else first)
+        return now + (", the first never tried" if not due.next else first)
     return f"nothing now, next {iso(due.next)}"
 
 
@@ -131,7 +131,9 @@ def _fixity(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     oldest = (
         f"the oldest check is of {iso(fixity.oldest)}" if fixity.oldest is not None else "nothing has been checked yet"
     )
-    yield "fixity", oldest + (f"; {fixity.bad:,} entries are BAD: archec verify" if fixity.bad else "")
+    yield "fixity", oldest
+    if fixity.bad:
+        yield "", f"BAD: {counted(fixity.bad, 'entry', 'entries')}: archec verify --repair-from COPY"
     if fixity.whole.objects:
         parts = (f"{some.objects / fixity.whole.objects:.1%} within {days} days" for days, some in fixity.within)
         never = f"{fixity.never.objects:,} objects ({human_size(fixity.never.bytes)}) never"

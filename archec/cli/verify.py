@@ -28,7 +28,7 @@ from archec.units import counted, human_duration, human_size
 @click.option("--all", "everything", is_flag=True, help="Check everything (default).")
 @click.option("--sample", type=SHARE, help="Check this share of the files, e.g. 5%, least recently checked first.")
 @click.option("--max-time", type=DURATION, help="Stop after this time, e.g. 2h; least recently checked first.")
-@click.option("--rate", type=SIZE, default=0, help="Read at most this much per second, e.g. 50MB.")
+@click.option("--rate", type=SIZE, default=0, help="Read at most this much per second, e.g. 50MB; 0: no limit.")
 @click.option(
     "--seal", "seal_files", multiple=True, type=READABLE,
     help="Check that everything sealed is there, unaltered; may be repeated.",

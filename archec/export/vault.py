@@ -192,7 +192,7 @@ def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
             _check(root / _DESCRIPTOR)
         elif foreign := [name for name in names if name not in _KNOWN and not is_temp(name)]:
             raise ConfigError(
-                f"{root}: contains {foreign[0]!a}, is not a vault", hint="use an empty or a new directory"
+                f"{root}: is not a vault: it contains {foreign[0]!a}", hint="use an empty or a new directory"
             )
         if not dry:
             for folder in (root, root / "archive", root / "indexes"):

@@ -60,7 +60,7 @@ def inspect(path: Path, config: Config, meter: Meter, *, on_other: Callable[[str
     """
     found = Inspection(printable(path.absolute()))
     if path.is_dir():
-        raise DataSetError(f"{path}: is a directory, not a tarball")
+        raise DataSetError(f"{path}: is a directory, not a tarball", hint="'archec gather -f' reads it all the same")
     with open_source(path, max_file=config.max_template_file, patterns=config.template_files) as source:
         meter.phase(f"reading {path.name}", source.size or None)
         for item in source:

@@ -33,7 +33,8 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     if status.last is not None:
         _last_run(to, status.last)
     if status.success is not None:
-        _gauge(to, "archec_last_success_time_seconds", "The newest run that finished.", status.success.run)
+        meaning = "The newest run that finished; not one with files due of which no host answered."
+        _gauge(to, "archec_last_success_time_seconds", meaning, status.success.run)
     failed = status.unbegun.time if status.unbegun is not None else 0
     _gauge(to, "archec_unbegun_run_time_seconds", "When a run failed before it began; 0: the newest began.", failed)
     _gauge(to, "archec_tist_ahead_seconds", "By how much the newest tist is ahead of the clock.", status.ahead)

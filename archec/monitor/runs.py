@@ -11,6 +11,7 @@ import orjson
 
 from archec.archive.opening import Archive
 from archec.archive.recovery import UNFINISHED, last_run
+from archec.archive.report import NOT_ASKED, UNANSWERED
 from archec.archive.runs import newest_first, recounted
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Run
@@ -27,7 +28,7 @@ SHOWN: dict[str, str] = {
     "done": "finished",
     "held-back": "finished, and holds losses back",
     "budget": "its budget was exhausted",
-    "network-down": "finished, but no host answered",
+    "network-down": "finished, but none of three or more hosts answered",
     "interrupted": "stopped by a signal or a kill",
     "damaged": "its data set is damaged; nothing was noted from it",
     "failed": "stopped by an error",
@@ -79,6 +80,13 @@ class RunView:
     def message(self) -> str:
         """Its message, such as why it failed."""
         return str(self.report.get("message", ""))
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether it visited files, and no host answered any of its requests."""
+        visits = {**self.counts("fobis"), **_numbers(self.part("fetch").get("reasons", {}))}
+        outcomes = {outcome for outcome, count in visits.items() if count} - {"lost", "unnamed", NOT_ASKED}
+        return bool(outcomes) and outcomes <= UNANSWERED
 
     @property
     def problems(self) -> int:

@@ -27,6 +27,7 @@ from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso
 
 _T = TypeVar("_T")
+_SUCCESS = frozenset(("done", "held-back", "budget"))
 DUE_AT_MOST = 10_000
 """Maximum number of due files that are counted; beyond it, only that there are more."""
 _LOOK_BACK = 100
@@ -69,11 +70,11 @@ class HeldBack:
 class ArchiveStatus:
     """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written to the obi store, according to
     their reports; ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it began,
-    ``last`` the newest gathering, ``success`` the newest one that finished or used up its budget; ``hosts`` are those
-    in trouble in ``hosts_run``, the newest run that had files due: ``hosts_in_trouble`` in all, the worst ones listed.
-    ``refused`` is the number of documents that the database refused, ``ahead`` the number of seconds by which the
-    newest tist is ahead of ``now``, ``damaged`` the reason why something of this could not be read from the catalogue
-    and counts as nothing."""
+    ``last`` the newest gathering, ``success`` the newest one that finished or used up its budget, except with files of
+    which no host answered; ``hosts`` are those in trouble in ``hosts_run``, the newest run that had files due:
+    ``hosts_in_trouble`` in all, the worst ones listed. ``refused`` is the number of documents that the database
+    refused, ``ahead`` the number of seconds by which the newest tist is ahead of ``now``, ``damaged`` the reason why
+    something of this could not be read from the catalogue and counts as nothing."""
 
     now: int
     name: str
@@ -129,7 +130,7 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
     recent: list[RunView] = told(lambda: list(islice(gatherings, _LOOK_BACK)), [])
     newest = told(lambda: next(runs(archive), None), None)
     before = told(lambda: stored_before(archive.catalogue, newest.run) if newest is not None else 0, 0)
-    success = next((run for run in recent if run.recorded in ("done", "held-back", "budget")), None)
+    success = next((run for run in recent if run.recorded in _SUCCESS and not run.unanswered), None)
     fetched = next((run for run in recent if any(run.counts("hosts").values())), None)
     hosts = fetched.part("hosts") if fetched is not None else {}
     who = holder(archive.layout)

@@ -133,7 +133,8 @@ def _entry_of(layout: Layout, obi: Obi, state: tuple[int, str | None], seal: Sea
 def prove_growth(layout: Layout, old: SealFile, new: SealFile, meter: Meter) -> Consistency:
     """A proof that one seal grew from another. Raises :class:`CorruptArchive` if it did not, or cannot be told."""
     if not 0 < old.seal.size <= new.seal.size:
-        raise CorruptArchive(f"a seal of {new.seal.size} lines did not grow from one of {old.seal.size}")
+        swapped = "they seem to be swapped: --since is the older one" if new.seal.made <= old.seal.made else ""
+        raise CorruptArchive(f"a seal of {new.seal.size} lines did not grow from one of {old.seal.size}", hint=swapped)
     roots = _roots(layout, consistency_ranges(old.seal.size, new.seal.size), new.seal, meter)
     proof = Consistency(roots, old, new)
     if not proof.holds:

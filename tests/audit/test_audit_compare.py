@@ -102,6 +102,15 @@ def test_no_copy_at_all(world: World, folder: Path) -> None:
     assert archec_inline(world.config, "compare", world.config.store_path).code == 1
 
 
+def test_a_copy_without_journals(world: World, pristine: World, served: str) -> None:
+    runs, away = pristine.config.store_path / "runs", pristine.config.store_path / "away"
+    runs.rename(away)
+    for words in (["compare", runs.parent], ["verify", "--repair-from", runs.parent], ["compare", served]):
+        done = archec_inline(world.config, *words)
+        assert (done.code, "has no journals (runs/) (copy them first)" in done.err) == (1, True), done.err
+    away.rename(runs)
+
+
 def test_a_server_that_lists_no_folder(
     world: World, served: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

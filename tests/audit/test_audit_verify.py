@@ -263,6 +263,10 @@ def test_commands(world: World, pristine: World) -> None:
     ]
     assert set(findings[0]) == {"finding", "wrong", "path", "tist", "id", "sha256", "found", "message"}
     assert (summary["summary"], summary["wrong"], summary["bad"], summary["clean"]) == ("verify", 2, 2, False)
+    again = archec_inline(world.config, "verify")
+    assert f"Checked {summary['files']} files".encode() in again.out, "what is known to be bad counts once"
+    assert b"'archec verify --repair-from COPY' restores good bytes" in again.out
+    assert b"BAD: 2 entries: archec verify --repair-from COPY" in archec_inline(world.config, "status").out
     done = archec_inline(world.config, "check", "--json")
     assert done.code == 6
     assert [json.loads(line).get("finding") for line in done.out.splitlines()] == ["missing", None]

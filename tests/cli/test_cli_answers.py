@@ -127,6 +127,16 @@ def test_options_go_after_the_command(archive: Config) -> None:
     assert "options go after the command: archec COMMAND --config" in done.err
 
 
+def test_what_was_probably_meant(archive: Config) -> None:
+    for words, meant in (
+        (["statsu"], "Did you mean 'status'?"), (["find", "ab" * 32], "--sha256 abab"),
+        (["find", "ab" * 16], "--md5 abab"),
+        (["get", HANDLE, "--at", "3000-01-01"], "3000-01-01T00:00:00Z is in the future (omit --at"),
+    ):
+        done = archec_inline(archive, *words)
+        assert (done.code, meant in done.err, done.out) == (2, True, b""), done.err
+
+
 @pytest.mark.parametrize("url", ["foo", "mysql://x/y", "sqlite:///", "mongodb://a:b/c@d/x"])
 def test_init_refuses_a_database_before_it_makes_anything(folder: Path, url: str) -> None:
     done = archec_inline(None, "init", folder / "new", "--database", url)

@@ -151,7 +151,7 @@ def test_get_at_a_time(demo: Config, urls: dict[str, str], folder: Path) -> None
     first = incidences[0]["tist"]
     done = archec_inline(demo, "get", urls["revised"], "--at", first - 1)
     assert (done.code, done.out) == (7, b"")
-    assert "it was found" in done.err
+    assert "it was first found" in done.err
     assert archec_inline(demo, "get", urls["revised"], "--at", "1999").code == 7
     assert archec_inline(demo, "get", urls["goes away"]).code == 7
     assert archec_inline(demo, "get", urls["goes away"], "--at", first).code == 0

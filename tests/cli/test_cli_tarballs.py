@@ -240,18 +240,18 @@ def test_check_tarball_of_damaged_ones(config: Config, days: list[Path], tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("name", "date", "why"),
+    ("name", "code", "date", "why"),
     [
-        ("RePEc.tar.gz", "2001-09-09T01:46:40Z", "the newest member"),
-        ("RePEc_01-05-2009.tar.gz", None, "none: RePEc_01-05-2009.tar.gz: 01-05-2009 is not a date"),
+        ("RePEc.tar.gz", 0, "2001-09-09T01:46:40Z", "the newest member"),
+        ("RePEc_01-05-2009.tar.gz", 2, None, "none: RePEc_01-05-2009.tar.gz: 01-05-2009 is not a date"),
     ],
 )
 def test_check_tarball_says_why_it_has_its_date(
-    config: Config, days: list[Path], name: str, date: str | None, why: str
+    config: Config, days: list[Path], name: str, code: int, date: str | None, why: str
 ) -> None:
     done = archec_inline(config, "check-tarball", days[0].rename(days[0].with_name(name)), "--json")
     found = rows(done.out)[-1]
-    assert (done.code, found["date_time"]) == (0, date)
+    assert (done.code, found["date_time"]) == (code, date)
     assert str(found["dated_by"]).startswith(why)
 
 

@@ -199,6 +199,10 @@ def test_two_hosts_are_no_evidence(config: Config) -> None:
     write_papers(config, CLOSED[:2])
     report = run(config)
     assert (report.state, dict(report.fobis), report.deferred) == ("done", {}, {"unreachable": 2})
+    assert json.loads(archec_inline(config, "status", "--json").out)["success"] is None
+    assert b"no host answered" in archec_inline(config, "status").out
+    assert run(config, fetch=False).state == "done"
+    assert json.loads(archec_inline(config, "status", "--json").out)["success"] > report.run
 
 
 def test_deferred_files_are_told_of_wherever_a_run_is(config: Config, site: Site) -> None:
@@ -207,7 +211,7 @@ def test_deferred_files_are_told_of_wherever_a_run_is(config: Config, site: Site
     done = archec_inline(config, "gather")
     line = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
     assert (line["state"], line["deferred"], line["reasons"]) == ("done", 2, {"unreachable": 2})
-    told = "2 files to the next run: 2 unreachable"
+    told = "2 files, for the next run to try: 2 unreachable"
     at_host = f"{CLOSED[0].split('/')[2]}: no visits, 1 deferred (1 unreachable)"
     for words, wanted in (
         (["runs", "last"], [f"deferred    {told}", "fetched     ", "2 in trouble, 0 visited; ", at_host]),
