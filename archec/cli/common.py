@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from archec.config import DEFAULT_FILE, Config, load
 from archec.digest import Digests
 from archec.errors import CatalogueError, CatalogueGone, UsageError
 from archec.export.units import Selection, units
-from archec.store.durable import storage_errors
+from archec.store.durable import storage_errors, user_name
 from archec.terminal.output import note
 from archec.tist import parse_when, run_number
 from archec.units import parse_duration, parse_share, parse_size
@@ -79,9 +80,23 @@ def digests_of(path: Path) -> Digests:
     return digests
 
 
-def run_of(word: str, lister: str = "archec runs") -> int:
-    """The run that a word of the command line names by its software tist; ``lister`` is the command that lists such
-    runs. Raises UsageError."""
+def warn_if_root(config: Config) -> None:
+    """Notes on stderr if root is about to write files into another user's archive."""
+    path = config.store_path
+    owner = path.stat().st_uid if path.exists() else 0
+    if owner and os.geteuid() == 0:
+        note(f"warning: {path} belongs to {user_name(owner)}, who cannot write what root creates")
+        note("    run archec as that user")
+
+
+def run_of(word: str, config_file: Path | None, lister: str = "archec runs") -> int:
+    """The run that a word of the command line names by its software tist, or the newest gathering for ``last``;
+    ``lister`` is the command that lists such runs. Raises UsageError, and NotHeld if there is no gathering."""
+    if word == "last":
+        from archec.report.changes import newest_gathering  # few commands name a run
+
+        with opened(config_file) as archive:
+            return newest_gathering(archive.catalogue)
     run = run_number(word)
     if run is None:
         raise UsageError(f"{word!r} is not a run", hint=f"{lister!r} lists them")

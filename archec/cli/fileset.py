@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from archec.archive.budget import Budget
-from archec.cli.common import DURATION, SIZE, config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import DURATION, SIZE, config_option, json_option, opened, warn_if_root, warn_if_unknown
 from archec.config import load
 from archec.errors import Exit, UsageError
 from archec.export.units import Selection
@@ -30,7 +30,7 @@ from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest
-from archec.terminal.output import LineWriter, note
+from archec.terminal.output import LineWriter, echo_json, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted, human_size
@@ -108,6 +108,8 @@ def ingest(
     if not urls and requests is None:
         raise UsageError("nothing to ingest", hint="give URLs or DOIs, or requests with --requests FILE")
     config = load(config_file)
+    if not dry_run:
+        warn_if_root(config)
     options = IngestOptions(
         IngestStrategy(strategy) if strategy else None,
         force, direct, follow_concept, include, exclude, dry_run, max_files, max_total,
@@ -270,8 +272,9 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
 )
 @click.option("--fetch", is_flag=True, help="With --as bagit: write fetch.txt instead of the data.")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@json_option
 @config_option
-def export(name: str, form: str, fetch: bool, folder: Path, config_file: Path | None) -> None:
+def export(name: str, form: str, fetch: bool, folder: Path, as_json: bool, config_file: Path | None) -> None:
     """Write a fileset into a directory, for example as a bag.
 
     DIR must be new or empty. --as selects the format: a BagIt bag, an RO-Crate, a Data Package, one with Croissant, or
@@ -282,8 +285,12 @@ def export(name: str, form: str, fetch: bool, folder: Path, config_file: Path | 
     if fetch and form != "bagit":
         raise UsageError("--fetch requires --as bagit")
     with opened(config_file) as archive:
-        count = write_export(archive, find_fileset(archive, name), form, folder, fetch=fetch)
-    note(f"{folder}: {counted(count, 'file')}")
+        found = find_fileset(archive, name)
+        count = write_export(archive, found, form, folder, fetch=fetch)
+    if as_json:
+        echo_json({"id": found.obi.id, "tist": found.tist, "form": form, "folder": str(folder), "files": count})
+    else:
+        note(f"{folder}: {counted(count, 'file')}")
 
 
 @fileset.command(name="export-sql")

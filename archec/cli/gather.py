@@ -19,7 +19,17 @@ from archec.archive.budget import Budget
 from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
-from archec.cli.common import DATE, DURATION, FILE, SIZE, config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import (
+    DATE,
+    DURATION,
+    FILE,
+    SIZE,
+    config_option,
+    json_option,
+    opened,
+    warn_if_root,
+    warn_if_unknown,
+)
 from archec.cli.runreport import INDENT, RUN_LINE, RunLine, gather_table, other_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
@@ -146,6 +156,8 @@ def gather(
         chosen = in_order(config, [*files, *more], options.as_of) if files or more else []
     if dry_run and resume and len(chosen) < 2:
         raise UsageError("--dry-run does not resume a run", hint="omit --resume")
+    if not dry_run:
+        warn_if_root(config)
     run = _Run(config, line, dry_run, as_json)
     if repeated is not None and len(chosen) > 1:
         raise UsageError("--repeated lists the handles of a single data set", hint="give only one")

@@ -34,9 +34,9 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
     the archive's directory) that would lose too much at once, and the handle; for files the run that found them gone,
     their host, and the URL. With RUN it lists all that this run held back, also where a later run decides again.
 
-    'archec losses accept RUN' accepts all losses of a run, or those of the archives, hosts and ids that follow; nothing
-    is gathered. A template is then lost from the first data set on that lacks it. What a later data set or visit has
-    shown to be back is not lost.
+    RUN is a software tist, or 'last' for the newest gathering. 'archec losses accept RUN' accepts all losses of a
+    run, or those of the archives, hosts and ids that follow; nothing is gathered. A template is then lost from the
+    first data set on that lacks it. What a later data set or visit has shown to be back is not lost.
 
     Example: archec losses
     """
@@ -45,7 +45,7 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
         return
     if len(words) > 1:
         raise UsageError(f"{words[1]!r} is not expected", hint="to accept losses: archec losses accept RUN ...")
-    lines, run = LineWriter(), run_of(words[0], "archec losses") if words else None
+    lines, run = LineWriter(), run_of(words[0], config_file, "archec losses") if words else None
     with opened(config_file) as archive:
         if run is not None:
             known_run(archive.catalogue, run)
@@ -74,7 +74,7 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
     if not words:
         raise UsageError("no run given", hint="'archec losses' lists them")
     wanted = {_named(word) for word in words[1:]}
-    done = accept(load(config_file), run_of(words[0], "archec losses"), wanted)
+    done = accept(load(config_file), run_of(words[0], config_file, "archec losses"), wanted)
     for obi in done.back:
         note(f"{obi}: a later {'visit found' if is_url(obi) else 'data set contains'} it: it is not lost")
     line = f"{counted(done.accepted, 'loss', 'losses')} accepted by run {done.run}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from archec.cli.common import config_option, json_option, run_of
-from archec.config import Config, load
+from archec.config import load
 from archec.errors import UsageError
 from archec.gather.operator import retract as retract_data_set
 from archec.gather.operator import retract_visits
@@ -45,7 +45,7 @@ def retract(
         raise UsageError("a retraction needs a reason", hint="give one with --reason")
     what = "counts again" if undo else "is retracted"
     if visits:
-        _visits(load(config_file), data_set, reason or "", undo=undo, as_json=as_json)
+        _visits(config_file, data_set, reason or "", undo=undo, as_json=as_json)
         return
     done = retract_data_set(load(config_file), data_set, reason or "", undo=undo)
     value = {"run": done.run, "data_set": done.data_set.run, "tist": done.data_set.tist, "changed": done.changed}
@@ -53,9 +53,9 @@ def retract(
     show(value, f"{name} {what} (run {done.run}): {counted(done.changed, 'template')} changed", as_json=as_json)
 
 
-def _visits(config: Config, word: str, reason: str, *, undo: bool, as_json: bool) -> None:
-    run = run_of(word)
-    by, done = retract_visits(config, run, reason, undo=undo)
+def _visits(config_file: Path | None, word: str, reason: str, *, undo: bool, as_json: bool) -> None:
+    run = run_of(word, config_file)
+    by, done = retract_visits(load(config_file), run, reason, undo=undo)
     what = "count again" if undo else "are retracted"
     files = f"{counted(done.changed, 'file')} changed, {done.due:,} due now"
     line = f"The visits of run {run} {what} (run {by}): {files}"

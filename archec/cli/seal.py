@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import FILE, config_option, output_option
+from archec.cli.common import FILE, config_option, json_option, output_option
 from archec.config import load
 from archec.errors import UsageError
 from archec.proof.note import new_key
 from archec.proof.sealing import make_seal, origin_of
 from archec.store.durable import open_whole, write_once
 from archec.store.layout import open_store
-from archec.terminal.output import echo, note
+from archec.terminal.output import echo, echo_json, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted
@@ -22,8 +22,9 @@ from archec.units import counted
 @click.command()
 @output_option("Write the seal to this new file, atomically; default: stdout.")
 @click.option("--new-key", "key_file", type=FILE, help="Create a key that signs seals, and print the verifier key.")
+@json_option
 @config_option
-def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -> None:
+def seal(output: Path | None, key_file: Path | None, as_json: bool, config_file: Path | None) -> None:
     """Write a seal: a small statement about all that is recorded.
 
     It later shows that everything is still there, unaltered ('archec verify --seal'), and proves what was recorded of
@@ -36,18 +37,22 @@ def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -
     if output is not None and output.is_file():
         raise UsageError(f"{output} already exists", hint="a seal is never overwritten: give another file")
     if key_file is not None:
-        if output is not None:
-            raise UsageError("--new-key creates a key, not a seal", hint="omit -o")
+        if output is not None or as_json:
+            raise UsageError("--new-key creates a key, not a seal", hint="omit -o and --json")
         _make_key(key_file, origin_of(config))
         return
     with meter_for() as meter:
         made = make_seal(config, open_store(config), meter, lambda text: note(f"warning: {text}"))
     text = str(made.note)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
+    if output is not None:
         with open_whole(output) as target:
             target.write(text.encode())
+    if as_json:
+        sealed, signed = made.seal, bool(made.note.signatures)
+        about = {"lines": sealed.size, "runs": sealed.runs, "made": sealed.made, "made_time": iso(sealed.made)}
+        echo_json({**about, "signed": signed, "seal": text})
+    elif output is None:
+        click.echo(text, nl=False)
     unsigned = "" if made.note.signatures else ", unsigned: seal.key is not set"
     amount = f"{counted(made.seal.size, 'line')} of {counted(made.seal.runs, 'run')}"
     note(f"sealed {amount}, {iso(made.seal.made)}{unsigned}")

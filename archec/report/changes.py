@@ -124,12 +124,17 @@ def first_run(catalogue: Catalogue, text: str) -> int | None:
     Raises :class:`NotHeld` for ``last`` if there is no gathering.
     """
     if text == "last":
-        gatherings = [run.tist for run in catalogue.runs() if run.kind == "gather"]
-        if not gatherings:
-            raise NotHeld("this archive has no gathering yet", hint="give a date, or a run that 'archec runs' lists")
-        return gatherings[-1]
+        return newest_gathering(catalogue)
     named = run_number(text)
     return named if named is not None and catalogue.run(named) is not None else None
+
+
+def newest_gathering(catalogue: Catalogue) -> int:
+    """The newest run that is a gathering. Raises :class:`NotHeld` if there is none."""
+    gatherings = [run.tist for run in catalogue.runs() if run.kind == "gather"]
+    if not gatherings:
+        raise NotHeld("this archive has no gathering yet", hint="'archec runs' lists all runs")
+    return gatherings[-1]
 
 
 def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:

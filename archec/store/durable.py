@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import pwd
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,7 @@ _RENAME_NOREPLACE = 1
 _SYNC_FILE_RANGE_WRITE = 2
 _FUSE = 0x65735546
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DENIED = frozenset({errno.EACCES, errno.EPERM})
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_LINK = frozenset(
     {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -58,7 +60,22 @@ def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
         return StorageFull(
             f"{where}: {error.strerror}", hint="free some space and start again; everything committed is kept"
         )
-    return StorageFailed(f"{where}: {error.strerror or error}")
+    return StorageFailed(f"{where}: {error.strerror or error}", hint=_whose(where) if error.errno in _DENIED else "")
+
+
+def _whose(path: str) -> str:
+    """Whose a path that was refused is, or else its directory; empty if that is unknown, or it is this user's."""
+    owner = next((os.stat(one).st_uid for one in (path, os.path.dirname(path)) if os.path.exists(one)), os.geteuid())
+    user = os.geteuid()
+    return f"it belongs to {user_name(owner)}, and this is run as {user_name(user)}" if owner != user else ""
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or the number if there is no such user."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 class storage_errors:  # noqa: N801 - used like a function

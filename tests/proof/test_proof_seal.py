@@ -261,6 +261,8 @@ def test_one_seal_grew_from_another(archive: Config, folder: Path) -> None:
         "growth", ["The-archive"], ["The-archive"],
     )  # fmt: skip
     assert told["old"]["size"] < told["new"]["size"]
+    told = json.loads(archec_inline(archive, "seal", "--json").out)
+    assert (told["signed"], str(told["lines"]) in told["seal"].splitlines()) == (True, True)
     done = archec_inline(archive, "prove", "--since", last, "--seal", first)
     assert (done.code, "swapped" in done.err) == (6, True)
     value = json.loads(proof.read_text())

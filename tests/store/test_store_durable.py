@@ -15,7 +15,17 @@ from store_fakes import FakeDisk
 
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import file_name
-from archec.store.durable import Disk, atomic_stream, atomic_write, failure, fsync_dir, is_temp, temp_name, write_once
+from archec.store.durable import (
+    Disk,
+    atomic_stream,
+    atomic_write,
+    failure,
+    fsync_dir,
+    is_temp,
+    temp_name,
+    user_name,
+    write_once,
+)
 
 
 def test_atomic_write_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -78,6 +88,16 @@ def test_errors_name_the_path_and_the_way_out() -> None:
 def libc(**functions: Callable[..., int]) -> Callable[..., SimpleNamespace]:
     """Stands for ``ctypes.CDLL`` where the C library has these functions only."""
     return lambda *_, **__: SimpleNamespace(**functions)
+
+
+def test_errors_say_whose_a_refused_path_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = OSError(errno.EACCES, "Permission denied")
+    assert failure(refused, tmp_path / "lock").hint == ""
+    owner = user_name(tmp_path.stat().st_uid)
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
+    for path in (tmp_path, tmp_path / "lock"):
+        assert failure(refused, path).hint == f"it belongs to {owner}, and this is run as 4000000000"
+    assert failure(OSError(errno.EIO, "broken"), tmp_path).hint == ""
 
 
 @pytest.mark.parametrize("kernel_call", [True, False])
