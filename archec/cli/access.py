@@ -24,7 +24,7 @@ from archec.config import Config, load
 from archec.errors import Exit, UsageError
 from archec.ids import is_fileset, normalise, typed
 from archec.store.durable import atomic_stream, storage_errors
-from archec.terminal.output import echo, echo_json, note
+from archec.terminal.output import echo, echo_json, note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted
@@ -60,8 +60,11 @@ def token() -> None:
 )
 @click.option("--collection", "collections", multiple=True, metavar="NAME", help="Only this collection; repeatable.")
 @click.option("--until", type=DATE, default=0, help="Expiry date.")
+@json_option
 @config_option
-def create(name: str, rights: str, collections: tuple[str, ...], until: int, config_file: Path | None) -> None:
+def create(
+    name: str, rights: str, collections: tuple[str, ...], until: int, as_json: bool, config_file: Path | None
+) -> None:
     """Create a token for NAME and print it.
 
     It is printed only once, because only its hash is stored. Clients send it as 'Authorization: Bearer TOKEN', or as
@@ -77,7 +80,7 @@ def create(name: str, rights: str, collections: tuple[str, ...], until: int, con
     known = _tokens(config)
     text, made = new_token(known, name, wanted, collections, until)
     _write(config, (*known, made))
-    echo(text)
+    show({"token": text, "name": name}, text, as_json=as_json)
 
 
 @token.command("list")

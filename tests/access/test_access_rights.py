@@ -105,6 +105,10 @@ def test_a_token_is_printed_once_and_kept_hashed(tmp_path: Path) -> None:
     assert names == ["reader", "writer", "lister", "b-only", "new"]
     for wrong in (["new"], ["x", "--rights", "all"], ["x", "--collection", "zzz"], ["x y"]):
         assert CliRunner().invoke(access, [*create, *wrong, *options]).exit_code != 0
+    told = json.loads(CliRunner().invoke(access, [*create, "told", "--json", *options]).stdout)
+    again = TokenFile(path).find(told["token"])
+    assert again is not None
+    assert again.name == told["name"] == "told"
     path.unlink()
     assert CliRunner().invoke(access, ["token", "list", *options]).stderr == "archec: there are no tokens\n"
 
