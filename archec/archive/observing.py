@@ -27,8 +27,9 @@ def state(obi: Obi, tist: int, sha256: str) -> Observation:
     version = obi.versions.get(sha256)
     at = obi.bytes_at(tist)
     if obi.kind != "fobi":
-        size, kind = (version.size, version.type) if version is not None else (0, "")
-        return Observation("resource", obi.id, tist, tist, sha256, size, kind or "text/plain", at=at)
+        size = version.size if version is not None else 0
+        kind = version.type if version is not None and obi.kind == "fileset" else "text/plain"
+        return Observation("resource", obi.id, tist, tist, sha256, size, kind, at=at)
     note = obi.notes.get(tist)
     size, kind = (version.size, version.type) if version is not None else (-1, "")
     if note is None:

@@ -407,6 +407,7 @@ def test_stretches_of_the_own_archive(own: tuple[str, Config]) -> None:
         one, _, resume = text.strip().rpartition("\n\n")
         rest = get.get(f"/cdx/search/cdx?url=urn:x-repec:*&gzip=false&resumeKey={resume}").text
         whole = get.get("/cdx/search/cdx?url=urn:x-repec:*&gzip=false").text
+        assert {line.split()[3] for line in whole.splitlines()} == {"text/plain"}
         assert f"{one}\n{rest}" == whole
         assert get.get("/own/resource", params={"url": tobi.handle}).status_code == 200
 
