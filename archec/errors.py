@@ -95,6 +95,14 @@ def gravest(codes: Iterable[Exit]) -> Exit:
     return min(unranked) if unranked else next((code for code in _GRAVEST if code in given), Exit.DONE)
 
 
+def gravest_of_items(codes: Iterable[Exit]) -> Exit:
+    """The same of a command that goes through several items, each with its code: that one of them was asked for in a
+    wrong way counts only if nothing else is wrong."""
+    given = set(codes)
+    worst = gravest(given - {Exit.USAGE})
+    return Exit.USAGE if worst is Exit.DONE and Exit.USAGE in given else worst
+
+
 class ArchecError(Exception):
     """Base class of all errors that archec raises deliberately."""
 

@@ -18,14 +18,7 @@ from archec.catalogue.setaside import write
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.progress import SILENT, Meter
 from archec.store.directories import held_tists
-from archec.store.journal_reader import (
-    NO_BATCH,
-    JournalBatch,
-    JournalFile,
-    journals,
-    newest_batch,
-    read_batches,
-)
+from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
 
 UNFINISHED = ("running", "failed", "interrupted", "budget")

@@ -27,7 +27,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Run
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart
 from archec.config import Config
-from archec.errors import ArchecError, CatalogueError, LockHeld, RetractedDataSet, UsageError
+from archec.errors import ArchecError, CatalogueError, LockHeld, NotHeld, RetractedDataSet, UsageError
 from archec.store.durable import atomic_write
 from archec.store.journal_reader import read_batches
 from archec.store.writer import sweep_parts, sweep_runs
@@ -57,6 +57,14 @@ def stored_before(catalogue: Catalogue, run: int = MAX_TIST + 1) -> int:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CatalogueError(f"the report of run {earlier.tist} cannot be read: {error}") from error
     return stored
+
+
+def newest_gathering(catalogue: Catalogue) -> int:
+    """The newest run that is a gathering. Raises :class:`NotHeld` if there is none."""
+    run = next((run for run in newest_first(catalogue) if run.kind == "gather"), None)
+    if run is None:
+        raise NotHeld("this archive has no gathering yet", hint="'archec runs' lists all runs")
+    return run.tist
 
 
 def recounted(last: LastRun, start: RunStart) -> Report:

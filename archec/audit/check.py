@@ -327,8 +327,9 @@ class _Check:
         except (CatalogueError, BadName, ValueError) as error:
             self.report(Finding("catalogue-unreadable", catalogue.url, str(error)))
             return False
-        known = (held["tobi"], lost["tobi"], held["fobi"], lost["fobi"], never)
-        counted = Counts(*known, held["fileset"], lost["fileset"])
+        counted = Counts(
+            held["tobi"], lost["tobi"], held["fobi"], lost["fobi"], never, held["fileset"], lost["fileset"]
+        )
         if said != counted:
             message = f"says {_shown(said)}, and holds {_shown(counted)}"
             self.report(Finding("catalogue-counts", catalogue.url, message))

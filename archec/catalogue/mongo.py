@@ -361,8 +361,9 @@ class MongoCatalogue(Catalogue):
 
     def counts(self) -> Counts:
         tobis, fobis, sets = (self._states(COLLECTION[kind]) for kind in ("tobi", "fobi", "fileset"))
-        known = (fobis["held"], fobis["lost"], fobis["never"])
-        return Counts(tobis["held"], tobis["lost"], *known, sets["held"], sets["lost"])
+        return Counts(
+            tobis["held"], tobis["lost"], fobis["held"], fobis["lost"], fobis["never"], sets["held"], sets["lost"]
+        )
 
     def _states(self, name: str) -> dict[str, int]:
         lost_or_held = {"$cond": [{"$eq": ["$state", None]}, "lost", "held"]}

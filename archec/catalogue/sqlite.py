@@ -378,8 +378,9 @@ class SQLiteCatalogue(Database, Catalogue):
         ((tobis, tobis_held),) = self.fetch("SELECT count(last), count(state) FROM mi")
         ((fobis, ever, fobis_held),) = self.fetch("SELECT count(*), count(last), count(state) FROM mo")
         ((sets, sets_held),) = self.fetch("SELECT count(last), count(state) FROM mf")
-        known = (fobis_held, ever - fobis_held, fobis - ever)
-        return Counts(tobis_held, tobis - tobis_held, *known, sets_held, sets - sets_held)
+        return Counts(
+            tobis_held, tobis - tobis_held, fobis_held, ever - fobis_held, fobis - ever, sets_held, sets - sets_held
+        )
 
     # -- lists ------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from archec.cli.common import config_option, json_option, load_or_default
-from archec.errors import DataSetError, Exit, gravest
+from archec.errors import DataSetError, Exit, gravest_of_items
 from archec.gather.tarball_inspection import Inspection, inspect
 from archec.terminal.output import echo_json, note, show
 from archec.terminal.progress import meter_for
@@ -56,7 +56,7 @@ def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool
             elif not found.date:
                 codes.add(Exit.USAGE)
             show({"type": "tarball", **found.as_value()}, *_table(found, others), as_json=as_json)
-    context.exit(int(gravest(codes - {Exit.USAGE}) or max(codes, default=Exit.DONE)))
+    context.exit(int(gravest_of_items(codes)))
 
 
 def _table(found: Inspection, others: list[str]) -> Iterator[str]:

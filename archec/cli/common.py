@@ -93,7 +93,7 @@ def run_of(word: str, config_file: Path | None, lister: str = "archec runs") -> 
     """The run that a word of the command line names by its software tist, or the newest gathering for ``last``;
     ``lister`` is the command that lists such runs. Raises UsageError, and NotHeld if there is no gathering."""
     if word == "last":
-        from archec.report.changes import newest_gathering  # few commands name a run
+        from archec.archive.runs import newest_gathering  # few commands name a run
 
         with opened(config_file) as archive:
             return newest_gathering(archive.catalogue)

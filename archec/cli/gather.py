@@ -32,7 +32,7 @@ from archec.cli.common import (
 )
 from archec.cli.runreport import INDENT, RUN_LINE, RunLine, gather_table, other_table
 from archec.config import Config, load
-from archec.errors import DataSetError, Exit, UsageError, gravest
+from archec.errors import DataSetError, Exit, UsageError, gravest, gravest_of_items
 from archec.export.units import Selection
 from archec.gather.dataset import Chosen, OverallMeter, in_order, still_to_read
 from archec.gather.options import Options
@@ -264,8 +264,7 @@ def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -
             sizes.append(_size(left[0][0]))
         if left:
             run.line.write(int(code), message)
-    worst = gravest(codes - {Exit.USAGE})
-    return worst if worst is not Exit.DONE else max(codes)  # only a retracted one
+    return gravest_of_items(codes)  # usage: a retracted one
 
 
 def _size(data_set: Chosen) -> int:

@@ -48,7 +48,7 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
         has_archive = not config.collections or config.store_path.exists()
         archive = stack.enter_context(opened(config)) if has_archive else None
         parts: list[Capability] = []
-        if config.collections:
+        if config.collections:  # first: routes are tried in turn, and its requests are the most frequent
             parts.append(stack.enter_context(opened_access(config, archive)))
         if archive is not None:
             parts.append(stack.enter_context(opened_oai(archive)))

@@ -100,10 +100,11 @@ class Asker:
         named = helper if question.secret else None
         async with self.request(question.url, {"Accept": question.accept}, named, api=not question.page) as response:
             kind, is_cut = bare_type(response.headers.get("content-type", "")), False
+            may_be_page = "html" in question.accept
             try:
-                body = await content(response, _MOST_OF_PAGE if "html" in question.accept else _MOST_BYTES)
+                body = await content(response, _MOST_OF_PAGE if may_be_page else _MOST_BYTES)
             except TooLarge as error:
-                if "html" not in question.accept or kind in ("", *PAGE_TYPES):
+                if not may_be_page or kind in ("", *PAGE_TYPES):
                     raise _http_error(question.url, error) from error
                 body, is_cut = b"", True
             fields = {name: value for name, value in raw_headers(response.headers.raw).items() if name != "location"}

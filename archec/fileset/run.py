@@ -21,7 +21,7 @@ from archec.archive.runs import end_run, next_run, stop_run
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunStart
 from archec.config import Config
-from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest
+from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest_of_items
 from archec.fileset.asking import Asker
 from archec.fileset.context import IngestOptions, Work
 from archec.fileset.download import BudgetSpent, Downloader
@@ -95,7 +95,7 @@ class Counter:
 def exit_code(statuses: Iterable[str]) -> Exit:
     """The exit code of results with these statuses: that of the worst."""
     codes = {_code(Status(status)) for status in statuses}
-    return Exit.USAGE if codes <= {Exit.DONE, Exit.USAGE} and Exit.USAGE in codes else gravest(codes - {Exit.USAGE})
+    return gravest_of_items(codes)
 
 
 def _code(status: Status) -> Exit:

@@ -7,7 +7,6 @@ too many are gone at once, the host itself has probably changed, and their losse
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
@@ -23,6 +22,7 @@ from archec.catalogue.records import ObiChange
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.gather.merging import Held
+from archec.gather.options import options_of
 from archec.gather.spool import Loss
 from archec.ids import host_of
 from archec.store.journal_reader import journals
@@ -81,7 +81,7 @@ def undecided(archive: Archive, report: Report) -> Iterator[str]:
     paths = {journal.tist: journal.path for journal in journals(archive.layout)}
     for run in newest_first(archive.catalogue, report.run + 1):
         stopped = report.resumed if run.tist == report.run else run.state == "interrupted"
-        if run.kind != "gather" or not json.loads(run.options).get("fetch"):
+        if not options_of(run).get("fetch"):
             continue
         if stopped and run.tist in paths:
             for record in records(paths[run.tist], ObiChange, obis="fobi", words=(b'"gone"',)):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from archec.archive.budget import NO_LIMIT, Budget
+from archec.catalogue.model import Run
 from archec.errors import UsageError
 
 
@@ -61,3 +63,10 @@ class Options:
             accept=self.accept | frozenset(kept.get("accept", ())),
             template_files=tuple(kept.get("template_files", ())),
         )
+
+
+def options_of(run: Run) -> dict[str, Any]:
+    """The options with which a gathering began, in the form of :meth:`Options.as_value`; empty for a run of another
+    kind."""
+    found: dict[str, Any] = json.loads(run.options) if run.kind == "gather" else {}
+    return found

@@ -8,7 +8,6 @@ the others.
 from __future__ import annotations
 
 import heapq
-import json
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import DueFobi
 from archec.catalogue.model import Obi, Run
 from archec.config import Config, FetchConfig
+from archec.gather.options import options_of
 from archec.gather.spool import Spool
 from archec.gather.visits import RunTime
 from archec.ids import host_of
@@ -66,12 +66,12 @@ def refusals(config: FetchConfig) -> str:
 
 
 def _refusals_of(run: Run) -> str:
-    return str(json.loads(run.options).get("refusals", ""))
+    return str(options_of(run).get("refusals", ""))
 
 
 def _has_finished(run: Run) -> bool:
     """Whether a run has visited all files that were due."""
-    return run.kind == "gather" and run.state in ("done", "held-back") and bool(json.loads(run.options).get("fetch"))
+    return run.state in ("done", "held-back") and bool(options_of(run).get("fetch"))
 
 
 def _not_due(catalogue: Catalogue, now: int, beyond: int) -> Iterator[DueFobi]:

@@ -12,7 +12,7 @@ import orjson
 from archec.archive.opening import Archive
 from archec.archive.recovery import UNFINISHED, last_run
 from archec.archive.report import NOT_ASKED, UNANSWERED
-from archec.archive.runs import newest_first, recounted
+from archec.archive.runs import newest_first, newest_gathering, recounted
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Run
 from archec.errors import BadName, NotHeld, UsageError
@@ -155,18 +155,16 @@ def run_named(archive: Archive, name: str) -> RunView:
 
     Raises :class:`BadName` for anything else, :class:`NotHeld` if there is no such run.
     """
-    if name.strip().lower() == "last":
-        found = next((view for view in runs(archive) if view.kind == "gather"), None)
-        if found is None:
-            raise NotHeld("this archive has no gathering yet", hint="'archec runs' lists all runs")
-    else:
-        try:
+    try:
+        if name.strip().lower() == "last":
+            tist = newest_gathering(archive.catalogue)
+        else:
             tist = int(name) if name.isascii() and name.isdecimal() else parse_when(name)
-        except (BadName, ValueError) as error:
-            raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'") from error
-        found = next(runs(archive, before=min(tist, MAX_TIST) + 1), None)
-        if found is None or found.run != tist:
-            raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
+    except (BadName, ValueError) as error:
+        raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'") from error
+    found = next(runs(archive, before=min(tist, MAX_TIST) + 1), None)
+    if found is None or found.run != tist:
+        raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
     return replace(found, data_set_retracted=_why_retracted(archive.catalogue, found))
 
 

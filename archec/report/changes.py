@@ -16,6 +16,7 @@ import msgspec
 
 from archec.archive.lookup import Held, held_at
 from archec.archive.opening import Archive
+from archec.archive.runs import newest_gathering
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import START, Moment
 from archec.catalogue.model import Kind, Obi
@@ -127,14 +128,6 @@ def first_run(catalogue: Catalogue, text: str) -> int | None:
         return newest_gathering(catalogue)
     named = run_number(text)
     return named if named is not None and catalogue.run(named) is not None else None
-
-
-def newest_gathering(catalogue: Catalogue) -> int:
-    """The newest run that is a gathering. Raises :class:`NotHeld` if there is none."""
-    gatherings = [run.tist for run in catalogue.runs() if run.kind == "gather"]
-    if not gatherings:
-        raise NotHeld("this archive has no gathering yet", hint="'archec runs' lists all runs")
-    return gatherings[-1]
 
 
 def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:
