@@ -15,7 +15,7 @@ from anyio import to_thread
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from archec.access.errors import Refused
+from archec.access.errors import Refused, SourceFailed
 from archec.access.posts import Body
 from archec.access.query import Argument, Arguments, arguments
 
@@ -182,5 +182,5 @@ class Chunks(Response):
         while (chunk := await to_thread.run_sync(next, self._rest, None)) is not None:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         if len(self._errors) > self._known:
-            raise ConnectionAbortedError(f"a source failed while it was read: {dict(self._errors)}")
+            raise SourceFailed(f"a source failed while it was read: {error_header(self._errors)}")
         await send({"type": "http.response.body", "body": b""})

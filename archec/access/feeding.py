@@ -11,13 +11,12 @@ from __future__ import annotations
 import fcntl
 import heapq
 import os
-from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 
-from archec.access.index_files import ENDINGS, MAX_LINE, SortedFile, is_header, newer_of, skip_mark
+from archec.access.index_files import ENDINGS, MAX_LINE, SortedFile, is_header, newer_of, skip_mark, without_mark
 from archec.access.query import key_of
 from archec.access.rows import NOWHERE, any_row, made_line
 from archec.config import CollectionConfig, Config
@@ -44,7 +43,7 @@ def fed_path(config: Config, collection: CollectionConfig) -> Path | None:
 def parse_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The lines of CDXJ for lines of CDX or CDXJ; a key ``-`` is made from the URL. Raises UsageError."""
     for number, line in enumerate(lines, 1):
-        line = line.removeprefix(BOM_UTF8) if number == 1 else line
+        line = without_mark(line) if number == 1 else line
         if is_header(line):
             continue
         row = any_row(line, NOWHERE) if len(line) <= MAX_LINE else None

@@ -31,7 +31,7 @@ _SERVED = ("name", "object_store", "database", "fetch.", "server.", "oai.", "acc
 _RELOADED = ("access.rules", "access.open")
 
 
-class TransferEnded(Exception):
+class TransferEnded(ArchecError):
     """What was being sent must not be sent any more; the connection is cut."""
 
 

@@ -34,6 +34,8 @@ ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")
 """The endings of names of index files, ZipNum indexes not among them."""
 MAX_LINE = 1 << 20
 """Length of the longest line that an index may have."""
+MAX_UNPACKED = 4 << 30
+"""Bytes of the largest index that is unpacked."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -270,11 +272,16 @@ def newer_of(path: Path) -> Path:
     return path.with_name(f"{path.stem},new.cdxj")
 
 
+def without_mark(start: bytes) -> bytes:
+    """The beginning of a file without its byte order mark, which is no part of the first line."""
+    return start.removeprefix(BOM_UTF8)
+
+
 def skip_mark(file: IO[bytes]) -> int:
-    """Begins to read a file behind its byte order mark, which is no part of the first line; the position."""
+    """Begins to read a file behind its byte order mark; the position."""
     file.seek(0)
-    begin = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
-    return file.seek(begin)
+    start = file.read(len(BOM_UTF8))
+    return file.seek(len(start) - len(without_mark(start)))
 
 
 def check_sorted(file: BinaryIO, name: str, form: Form) -> Found:
@@ -332,6 +339,8 @@ def _plain(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
         with tempfile.TemporaryFile("w+b") as plain:
             with gzip.GzipFile(fileobj=file) as packed:
                 while data := packed.read(_BLOCK):
+                    if plain.tell() + len(data) > MAX_UNPACKED:
+                        raise SourceFailed(f"{name}: is larger than {MAX_UNPACKED} bytes when it is unpacked")
                     plain.write(data)
             plain.flush()
             yield plain

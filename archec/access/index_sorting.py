@@ -5,12 +5,11 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from archec.access.index_files import ENDINGS, MAX_LINE, is_header
+from archec.access.index_files import ENDINGS, MAX_LINE, is_header, without_mark
 from archec.errors import ArchecError, Exit
 from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
@@ -42,8 +41,8 @@ def sort_index(path: Path) -> Sorted:
             opener = gzip.open if file.read(2) == b"\x1f\x8b" else open
         with cast(IO[bytes], opener(path, "rb")) as plain:
             for number, line in enumerate(_lines(plain, path), 1):
-                if number == 1 and line.startswith(BOM_UTF8):
-                    line, in_order = line.removeprefix(BOM_UTF8), False
+                if number == 1 and line != (plain_line := without_mark(line)):
+                    line, in_order = plain_line, False
                 if not before and is_header(line):
                     head += line + b"\n"
                 elif line.strip():

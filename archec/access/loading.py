@@ -126,7 +126,9 @@ class WarcLoader:
         for place in await self._places(filename):
             try:
                 pieces = self._pieces(place, int(offset), size)
-                return await read_record(pieces, pieces.aclose, f"{filename} {offset}")
+                record = await read_record(pieces, pieces.aclose, f"{filename} {offset}")
+                record.body = _named(record.body, filename)
+                return record
             except LoadFailed as error:
                 reasons.append(f"{filename}: {error.message}")
         raise LoadFailed("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
@@ -146,6 +148,15 @@ class WarcLoader:
     def _pieces(self, place: Place, offset: int, length: int) -> AsyncGenerator[bytes, None]:
         read = self._remote.pieces if "://" in place.path else _pieces
         return read(place.path, place.begin + offset, length)
+
+
+async def _named(body: AsyncIterator[bytes], filename: str) -> AsyncIterator[bytes]:
+    """A body whose failure names its file."""
+    try:
+        async for piece in body:
+            yield piece
+    except LoadFailed as error:
+        raise LoadFailed(f"{filename}: {error.message}") from error
 
 
 async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:

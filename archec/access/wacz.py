@@ -1,18 +1,24 @@
-"""WACZ files: an index and WARC files in one zip file. Its index is unpacked once; records are read where they are."""
+"""WACZ files: an index and WARC files in one zip file. Its index is unpacked once; records are read where they are.
+
+What a zip file says of itself is not believed: its directory, which is read into memory, and its index have limits.
+"""
 
 from __future__ import annotations
 
+import io
+import lzma
 import os
 import shutil
 import tempfile
 import threading
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from archec.access.errors import LoadFailed, SourceFailed
-from archec.access.index_files import ENDINGS, SortedFile
+from archec.access.index_files import ENDINGS, MAX_UNPACKED, SortedFile
 from archec.access.index_folders import FileSource
 from archec.access.loading import Place
 from archec.access.query import Query
@@ -21,7 +27,9 @@ from archec.access.sources import Errors, LocalSource
 
 _INDEXES = "indexes/"
 _ARCHIVE = "archive/"
-_FAULTS = (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError)
+_FAULTS = (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, zlib.error, lzma.LZMAError)
+_MAX_DIRECTORY = 16 << 20
+"""Bytes of the largest directory of a zip file: some 100,000 files."""
 
 
 class WaczSource(LocalSource):
@@ -35,6 +43,7 @@ class WaczSource(LocalSource):
         self._stamp = -1
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._files: FileSource | None = None
+        self._fault = ""
         self._lock = threading.Lock()
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
@@ -52,6 +61,8 @@ class WaczSource(LocalSource):
 
     def faults(self) -> Iterable[str]:
         """What is wrong with its index."""
+        if self._fault:
+            return (self._fault,)
         return self._files.faults() if self._files is not None else ()
 
     def close(self) -> None:
@@ -67,31 +78,38 @@ class WaczSource(LocalSource):
             return None
 
     def _index(self) -> FileSource:
-        """Its index files, unpacked. Raises SourceFailed."""
-        try:
-            with self._lock:
-                return self._unpacked()
-        except _FAULTS as error:
-            raise SourceFailed(f"{self.name}: is not a readable WACZ file: {error}") from error
+        """Its index files, unpacked once; a file whose index cannot be unpacked is not tried again until it changes.
+        Raises SourceFailed."""
+        with self._lock:
+            try:
+                stamp = os.stat(self._path).st_mtime_ns
+            except OSError as error:
+                raise SourceFailed(f"{self.name}: cannot be read: {error.strerror}") from error
+            if stamp != self._stamp:
+                self._files, self._fault, self._stamp = None, "", stamp
+                try:
+                    self._files = self._unpacked()
+                except _FAULTS as error:
+                    self._fault = f"{self.name}: is not a readable WACZ file: {error}"
+            if self._files is None:
+                raise SourceFailed(self._fault)
+            return self._files
 
     def _unpacked(self) -> FileSource:
-        stamp = os.stat(self._path).st_mtime_ns
-        if self._files is None or stamp != self._stamp:
-            self.close()
-            self._folder = tempfile.TemporaryDirectory(prefix="archec-wacz-")
-            with zipfile.ZipFile(self._path) as packed:
-                for entry in packed.infolist():
-                    if entry.filename.startswith(_INDEXES) and entry.filename.endswith((*ENDINGS, ".idx")):
-                        self._unpack(packed, entry, Path(self._folder.name))
-            folder = Path(self._folder.name)
-            if list(folder.glob("*.idx")):  # the blocks of a ZipNum index are no index of their own
-                folder = next(iter(sorted(folder.glob("*.idx"))))
-            self._files, self._stamp = FileSource(self.name, self.type, folder, self._path), stamp
-        return self._files
-
-    def _unpack(self, packed: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path) -> None:
-        with packed.open(entry) as inner, open(folder / Path(entry.filename).name, "wb") as out:
-            shutil.copyfileobj(inner, out, 1 << 20)
+        self.close()
+        self._folder = tempfile.TemporaryDirectory(prefix="archec-wacz-")
+        folder = Path(self._folder.name)
+        with _opened(self._path) as packed:
+            entries = [one for one in packed.infolist() if one.filename.startswith(_INDEXES)]
+            entries = [one for one in entries if one.filename.endswith((*ENDINGS, ".idx"))]
+            if sum(one.file_size for one in entries) > MAX_UNPACKED:  # none gives more than it says
+                raise zipfile.BadZipFile(f"its index is larger than {MAX_UNPACKED} bytes when it is unpacked")
+            for entry in entries:
+                with packed.open(entry) as inner, open(folder / Path(entry.filename).name, "wb") as out:
+                    shutil.copyfileobj(inner, out, 1 << 20)
+        if list(folder.glob("*.idx")):  # the blocks of a ZipNum index are no index of their own
+            folder = next(iter(sorted(folder.glob("*.idx"))))
+        return FileSource(self.name, self.type, folder, self._path)
 
 
 class WaczResolver:
@@ -114,10 +132,27 @@ class WaczResolver:
         return [Place(str(self._path), begin)] if begin is not None else []
 
 
+class _Bounded(io.FileIO):
+    """A file of which nothing large is read at once."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """See ``io.FileIO``. Raises BadZipFile."""
+        if size is not None and size > _MAX_DIRECTORY:
+            raise zipfile.BadZipFile(f"its directory is larger than {_MAX_DIRECTORY} bytes")
+        return super().read(size) or b""
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A zip file. Raises BadZipFile and what else is among the faults."""
+    with _Bounded(path) as file, zipfile.ZipFile(file) as packed:
+        yield packed
+
+
 def _begins(path: Path) -> dict[str, int]:
     """Where the bytes of each WARC file begin; one that is compressed once more has no place."""
     found: dict[str, int] = {}
-    with zipfile.ZipFile(path) as packed, open(path, "rb") as file:
+    with _opened(path) as packed, open(path, "rb") as file:
         for entry in packed.infolist():
             if entry.filename.startswith(_ARCHIVE) and entry.compress_type == zipfile.ZIP_STORED:
                 file.seek(entry.header_offset + 26)

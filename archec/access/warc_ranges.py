@@ -1,7 +1,8 @@
 """``/COLL/warc/FILENAME``: the bytes of single records of WARC files, for clients that read records by ranges.
 
 A range is given only if it is exactly one record that the index names and whose contents the client may have. An index
-is sorted by URL and not by place, so the record is read first, for its URL and time; by these the index is asked.
+is sorted by URL and not by place, so the head of the record is read first, for its URL and time; by these the index is
+asked.
 """
 
 from __future__ import annotations

@@ -50,6 +50,10 @@ def log_accesses(where: str, base: Path) -> None:
     ACCESS_LOG.addHandler(handler)
 
 
+class Cut(Exception):
+    """An answer that has begun and cannot be completed; the log says why. Its connection is closed."""
+
+
 class Observed:
     """An application whose requests are counted and logged. ``part_of`` names the capability that a path belongs to."""
 
@@ -85,12 +89,14 @@ class Observed:
         try:
             await self._app(scope, receive, counted)
         except Exception as error:
-            if status or not isinstance(error, ArchecError):
+            if not isinstance(error, ArchecError):
                 _errors.exception("%s %s failed", scope["method"], _escaped(scope["path"]))
+            elif status:
+                _errors.warning("%s %s was cut off: %s", scope["method"], _escaped(scope["path"]), error)
             elif error.http_status >= 500:
                 _errors.error("%s: %s", _escaped(scope["path"]), error)
             if status and not whole:
-                raise  # the connection is cut: its client must not take a part for the whole
+                raise Cut from error  # its client must not take a part for the whole
             if not status:
                 await _refusal(error)(scope, receive, counted)
         finally:

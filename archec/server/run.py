@@ -7,6 +7,7 @@ is for the proxy in front of it (``docs/operations.md``).
 
 from __future__ import annotations
 
+import logging
 import socket
 
 import uvicorn
@@ -15,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from archec.config import ServerConfig
 from archec.errors import ConfigError
+from archec.server.observe import Cut
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 15
@@ -71,6 +73,7 @@ def listen(config: ServerConfig) -> socket.socket:
 
 def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
     """A server for ``app``; its ``run(sockets=[...])`` returns when it is asked to stop."""
+    logging.getLogger("uvicorn.error").addFilter(_is_new)
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -89,3 +92,8 @@ def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
             timeout_graceful_shutdown=max(1, int(config.stop_timeout)),
         )
     )
+
+
+def _is_new(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn's log tells what ours does not."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], Cut)

@@ -180,7 +180,11 @@ class _Bounded(httpx.AsyncBaseTransport):
 
 
 class _BoundedBody(httpx.AsyncByteStream):
-    """A body that ends in an error where it is too large, too slow or takes too long."""
+    """A body that ends in an error where it is too large, too slow or takes too long.
+
+    It is judged piece by piece: silence, which ``idle_timeout`` ends, may add that much to ``total_timeout``. Before
+    it, ``connect_timeout`` bounds name, connection and TLS together, and ``idle_timeout`` the whole head of the answer.
+    """
 
     def __init__(self, stream: httpx.AsyncByteStream, policy: Policy, started: float, grace: float) -> None:
         self._stream, self._policy, self._started, self._grace = stream, policy, started, grace

@@ -193,11 +193,13 @@ def test_what_cannot_be_loaded_is_named(get: httpx.Client) -> None:
     assert get.get("/c/resource?url=http://unknown.org/").json() == {"message": "No Resource Found"}
 
 
-def test_records_that_are_odd(get: httpx.Client) -> None:
+def test_records_that_are_odd(get: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
     cut = get.get("/c/resource?url=http://cut.org/")
     assert (record(cut).payload, json.loads(cut.headers["reserrors"])) == (b"whole", {"c": "two.warc: it is cut"})
     with pytest.raises(httpx.RemoteProtocolError):
         get.get("/c/resource?url=http://cut-large.org/")
+    told = [(one.name, one.levelname, one.getMessage(), one.exc_info) for one in caplog.records if one.levelno > 20]
+    assert told == [("archec.server", "WARNING", "GET /c/resource was cut off: two.warc: it is cut", None)]
     for host in ("version", "lengths", "astray-revisit"):
         assert get.get(f"/c/resource?url=http://{host}.org/").status_code == 404
     for host, body, kind in (

@@ -25,6 +25,7 @@ from access_support import client, configured, give_tokens, line, rows, serving,
 from click.testing import CliRunner
 from warc_files import Crawl
 
+from archec.access import index_files, wacz
 from archec.access.index_files import SortedFile
 from archec.access.obi_source import looking_up, subjects_of
 from archec.access.rows import Origin, any_row
@@ -166,7 +167,7 @@ def test_zipnum(tmp_path: Path) -> None:
         assert "damaged" in get.get("/z/index?url=a.org").headers["reserrors"]
 
 
-def test_wacz(tmp_path: Path) -> None:
+def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crawl = Crawl(tmp_path / "w" / "a.warc.gz")
     for stamp in STAMPS:
         crawl.response("http://a.org/", stamp, stamp.encode())
@@ -176,7 +177,17 @@ def test_wacz(tmp_path: Path) -> None:
         packed.write(tmp_path / "w" / "a.warc.gz", "archive/a.warc.gz", zipfile.ZIP_STORED)
         packed.writestr("datapackage.json", "{}")
     (tmp_path / "bad.wacz").write_bytes(b"no zip")
-    text = "collections: {a: ./a.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz}"
+    monkeypatch.setattr(wacz, "_MAX_DIRECTORY", 1000)
+    for module in (wacz, index_files):
+        monkeypatch.setattr(module, "MAX_UNPACKED", 10_000)
+    bombs = {"many": {f"archive/{n}": b"" for n in range(30)}, "large": {"indexes/a.cdx": bytes(10_001)}}
+    bombs["packed"] = {"indexes/a.cdx.gz": gzip.compress(bytes(10_001))}
+    for name, files in bombs.items():
+        with zipfile.ZipFile(tmp_path / f"{name}.wacz", "w", zipfile.ZIP_DEFLATED) as packed:
+            for path, data in files.items():
+                packed.writestr(path, data)
+    text = "collections: {a: ./a.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz"
+    text += "".join(f", {name}: ./{name}.wacz" for name in bombs) + "}"
     config = configured(tmp_path, text)
     give_tokens(config)
     with serving(config) as base, client(base) as get:
@@ -187,6 +198,9 @@ def test_wacz(tmp_path: Path) -> None:
         assert get.get("/a/cdx?url=a.org&showNumPages=true").json()["pages"] == 1
         assert len(rows(get.get("/a/cdx?url=a.org&page=0&output=json").text)) == len(STAMPS)
         assert get.get("/bad/cdx?url=a.org&showNumPages=true").json()["pages"] == 0
+        for name, reason in (("many", "1000 bytes"), ("large", "10000 bytes when"), ("packed", "10000 bytes when")):
+            assert reason in get.get(f"/{name}/index?url=a.org").headers["reserrors"]
+            assert f"{name}:" in get.get("/healthz").json()["faults"]["access"]
 
 
 def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
