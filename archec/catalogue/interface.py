@@ -13,25 +13,31 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeVar
 
 from archec.catalogue.codec import read
 from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
 from archec.catalogue.model import (
     Changes,
+    Claim,
     DataSet,
     FilesetManifestFile,
     HeldBack,
     HostState,
     Ingest,
     Kind,
+    Note,
     Obi,
     Position,
     Refused,
     Run,
+    Version,
+    Visit,
 )
-from archec.catalogue.rows import Key, is_text
+from archec.catalogue.rows import Head, Key, is_text, tobi_files_of, versions_of
 from archec.tist import MAX_TIST
 
 Checksum = Literal["sha256", "md5", "text"]
@@ -78,13 +84,14 @@ class Catalogue(ABC):
         Raises :class:`archec.errors.CatalogueRefused` if one of them is not taken; none need be there then.
         """
 
-    @abstractmethod
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
         """Those of ``ids`` that are known."""
+        return {obi.id: obi for obi in self._whole(kind, self._heads(kind, ids))}
 
-    @abstractmethod
     def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
         """Whole obis with id > ``after``, by id."""
+        for heads in self._pages_of(kind, after):
+            yield from self._whole(kind, heads)
 
     @abstractmethod
     def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
@@ -94,9 +101,9 @@ class Catalogue(ABC):
     def scan(self, after: str = "") -> Iterator[ObiState]:
         """The states of all tobis with id > ``after`` by id; unaffected by writes to ids that it has passed."""
 
-    @abstractmethod
     def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
         """At most ``limit`` with (stamp, id) > the given pair, in that order."""
+        return list(self._whole(kind, self._changed(kind, stamp, after, limit)))
 
     @abstractmethod
     def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
@@ -185,9 +192,14 @@ class Catalogue(ABC):
     def naming(self, url: str, limit: int) -> list[str]:
         """The ids of at most ``limit`` of the tobis of which any version names a URL, in order."""
 
-    @abstractmethod
     def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
         """The tobis that ever were held, with id > ``after`` and, if given, id < ``before``, by id."""
+        for heads in self._pages_of("tobi", after, before):
+            versions = _grouped(self._versions("tobi", [head.id for head in heads]))
+            for head in heads:
+                files = tobi_files_of(head.id, head.history, versions[head.id])
+                if files is not None:
+                    yield files
 
     @abstractmethod
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
@@ -247,6 +259,54 @@ class Catalogue(ABC):
     ) -> Iterator[tuple[Key, _T]]:
         return ((row[:-1], read(kind, row[-1])) for row in self.documents(name, low, high, newest))
 
+    # -- the parts of obis ------------------------------------------------------------------------
+
+    def _whole(self, kind: Kind, heads: Sequence[Head]) -> Iterator[Obi]:
+        """Puts obis together: what belongs to no entry of a history, and to no claim, does not count."""
+        every = [head.id for head in heads]
+        held = [head.id for head in heads if head.history or kind == "tobi"]
+        notes, versions = _grouped(self._notes(kind, held)), _grouped(self._versions(kind, held))
+        claims = _grouped(self._claims(every) if kind == "tobi" else ())
+        visits = dict(self._visits(every) if kind == "fobi" else ())
+        for obi, history, handle, _, stamp, due, place, _, settled in heads:
+            said = tuple(sorted(claims[obi], key=attrgetter("key")))
+            own = {tist: note for tist, note in sorted(notes[obi]) if tist in history.tists}
+            contents = versions_of(history, versions[obi], said)
+            yield Obi(obi, kind, history, contents, own, handle, visits.get(obi), due, stamp, said, place, settled)
+
+    def _pages_of(self, kind: Kind, after: str, before: str = "") -> Iterator[list[Head]]:
+        while heads := self._page(kind, after, before):
+            yield heads
+            after = heads[-1].id
+
+    @abstractmethod
+    def _heads(self, kind: Kind, ids: Collection[str]) -> list[Head]:
+        """Those of ``ids`` that are known."""
+
+    @abstractmethod
+    def _page(self, kind: Kind, after: str, before: str) -> list[Head]:
+        """The next page of those with id > ``after`` and, if given, id < ``before``."""
+
+    @abstractmethod
+    def _changed(self, kind: Kind, stamp: int, after: str, limit: int) -> list[Head]:
+        """See :meth:`changed`."""
+
+    @abstractmethod
+    def _notes(self, kind: Kind, ids: Collection[str]) -> Iterator[tuple[str, tuple[int, Note]]]:
+        """The notes of these obis, with the tists of their entries."""
+
+    @abstractmethod
+    def _versions(self, kind: Kind, ids: Collection[str]) -> Iterator[tuple[str, Version]]:
+        """The versions of these obis."""
+
+    @abstractmethod
+    def _claims(self, ids: Collection[str]) -> Iterator[tuple[str, Claim]]:
+        """The claims on these tobis."""
+
+    @abstractmethod
+    def _visits(self, ids: Collection[str]) -> Iterator[tuple[str, Visit]]:
+        """The last visits to these fobis."""
+
     @abstractmethod
     def clear(self) -> None:
         """Empties the catalogue (for a rebuild; the archive directory is not touched)."""
@@ -254,6 +314,13 @@ class Catalogue(ABC):
     @abstractmethod
     def close(self) -> None:
         """Lets go of the database."""
+
+
+def _grouped(pairs: Iterable[tuple[str, _T]]) -> defaultdict[str, list[_T]]:
+    groups: defaultdict[str, list[_T]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups
 
 
 def redact(url: str) -> str:

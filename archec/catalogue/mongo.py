@@ -12,7 +12,6 @@ Reads go to the primary. Iterators read page by page, by key, and leave no curso
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -22,7 +21,7 @@ from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
 from archec.catalogue.codec import built, history_text, plain
 from archec.catalogue.interface import Catalogue, Checksum, Counts, redact
-from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
+from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace
 from archec.catalogue.model import (
     COLLECTION,
     KINDS,
@@ -38,20 +37,7 @@ from archec.catalogue.model import (
     Visited,
 )
 from archec.catalogue.mongo_server import ABSENT, Document, Pages, Shape, open_database, translated
-from archec.catalogue.rows import (
-    KEYS,
-    Content,
-    Head,
-    HistoryEntry,
-    Key,
-    ObiParts,
-    documents_of,
-    gone,
-    new_parts_of,
-    tobi_files_of,
-    written_obis,
-    written_visits,
-)
+from archec.catalogue.rows import KEYS, PART_KEYS, Head, Key, documents_of, written, written_obis, written_visits
 from archec.errors import CatalogueError
 from archec.history import History
 from archec.ids import ranges_of
@@ -148,27 +134,26 @@ class MongoCatalogue(Catalogue):
 
     def _put(self, kind: Kind, obis: Sequence[Obi]) -> None:
         """Writes obis of one kind; what they consisted of before and no longer do goes. Heads come last."""
-        old = self.obis(kind, [obi.id for obi in obis])
-        new = [new_parts_of(obi, old.get(obi.id)) for obi in obis]
-        removed: defaultdict[str, list[DeleteOne]] = defaultdict(list)
-        refs: list[_Write] = []
-        for obi in obis:
-            before, own = old.get(obi.id, Obi(obi.id, kind)), {"obi": obi.id, "kind": kind}
-            was = gone(before, obi)
-            refs += [_replace({"url": url, "obi": obi.id}, {}) for url in sorted(obi.names - before.names)]
-            refs += [DeleteOne({"url": url, "obi": obi.id}) for url in sorted(was.names)]
-            removed["entries"] += [DeleteOne({**own, "tist": tist}) for tist in was.tists]
-            removed["claims"] += [DeleteOne({"obi": obi.id, "tist": tist, "run": run}) for tist, run in was.claims]
-            removed["versions"] += [DeleteOne({**own, "sha256": state}) for state in was.versions]
-        self._bulk("refs", refs)  # first, as they follow from the versions that are still to be replaced
-        self._forget_unnamed({one for obi in obis if obi.id in old for one in gone(old[obi.id], obi).names})
-        self._bulk("versions", [_content_write(kind, content) for parts in new for content in parts.contents])
-        self._bulk("entries", [_entry_write(kind, entry) for parts in new for entry in parts.entries])
-        self._bulk("claims", [_claim_write(parts.head.id, claim) for parts in new for claim in parts.claims])
+        heads, parts, gone = written(obis, self.obis(kind, [obi.id for obi in obis]))
+        removed = {name: [DeleteOne(_part_key(name, key)) for key in keys] for name, keys in gone.items()}
+        refs = [_replace(_part_key("refs", key), {}) for key in sorted(parts.refs)]
+        self._bulk("refs", [*refs, *removed.pop("refs")])  # first, as they follow from versions yet to be replaced
+        self._forget_unnamed({url for url, _ in gone["refs"]})
+        self._bulk("versions", [
+            _replace(_part_key("versions", key), {**plain(version), "first": first})
+            for key, (version, first) in parts.versions.items()
+        ])  # fmt: skip
+        self._bulk("entries", [
+            _replace(_part_key("entries", key), {"note": note and plain(note), **({"back": kind} if back else {})})
+            for key, (back, note) in parts.entries.items()
+        ])  # fmt: skip
+        self._bulk("claims", [
+            _replace(_part_key("claims", key), {name: getattr(claim, name) for name in Claim.__struct_fields__})
+            for key, claim in parts.claims.items()
+        ])  # fmt: skip
         for name, writes in removed.items():
             self._bulk(name, writes)
-        heads = [_replace({"_id": obi.id}, _head(obi, parts.head)) for obi, parts in zip(obis, new, strict=True)]
-        self._bulk(COLLECTION[kind], heads)
+        self._bulk(COLLECTION[kind], [_replace({"_id": head.id}, _document(head)) for head in heads])
 
     def _forget_unnamed(self, urls: Collection[str]) -> None:
         """Removes those of ``urls`` that were never visited and that nothing names any more."""
@@ -203,40 +188,31 @@ class MongoCatalogue(Catalogue):
 
     # -- obis -------------------------------------------------------------------------------------
 
-    def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
-        heads = list(self._pages.having(COLLECTION[kind], "_id", ids))
-        return {obi.id: obi for obi in self._whole(kind, heads)}
+    def _heads(self, kind: Kind, ids: Collection[str]) -> list[Head]:
+        return list(map(_head, self._pages.having(COLLECTION[kind], "_id", ids)))
 
-    def _whole(self, kind: Kind, heads: Sequence[Document]) -> Iterator[Obi]:
-        """Puts obis together from their heads."""
-        ids = [head["_id"] for head in heads]
-        held = [head["_id"] for head in heads if head.get("h") or kind == "tobi"]
-        parts = ObiParts()
-        for entry in self._pages.having("entries", "obi", held, where={"kind": kind}):
-            if entry.get("note") is not None:
-                parts.notes[entry["obi"]].append((entry["tist"], built(Note, entry["note"])))
-        parts.versions.update(self._versions(kind, held))
-        for document in self._pages.having("claims", "obi", ids) if kind == "tobi" else ():
-            said = [document.get(name) for name in Claim.__struct_fields__]
-            parts.claims[document["obi"]].append(built(Claim, said))
-        for document in self._pages.having("visits", "_id", ids) if kind == "fobi" else ():
-            parts.visits[document["_id"]] = built(Visit, document)
-        for head in heads:
-            yield parts.whole(
-                kind, head["_id"], _history(head), handle=head.get("handle", ""), due=head["due"], stamp=head["stamp"],
-                place=head.get("place", ""), settled=head.get("settled", 0),
-            )  # fmt: skip
+    def _page(self, kind: Kind, after: str, before: str) -> list[Head]:
+        within = {"$gt": after, "$lt": before} if before else {"$gt": after}
+        return list(map(_head, self._pages.page(COLLECTION[kind], {"_id": within}, ("_id",), _OBI_PAGE)))
 
-    def _versions(self, kind: Kind, ids: Collection[str]) -> defaultdict[str, list[Version]]:
-        versions: defaultdict[str, list[Version]] = defaultdict(list)
-        for document in self._pages.having("versions", "obi", ids, where={"kind": kind}):
-            versions[document["obi"]].append(built(Version, document))
-        return versions
+    def _changed(self, kind: Kind, stamp: int, after: str, limit: int) -> list[Head]:
+        pairs = self._pages.by_pair(COLLECTION[kind], ("stamp", "_id"), (stamp, after), limit)
+        return list(map(_head, islice(pairs, limit)))
 
-    def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
-        heads = self._pages.by_key(COLLECTION[kind], "_id", after, _OBI_PAGE)
-        while page := list(islice(heads, _OBI_PAGE)):
-            yield from self._whole(kind, page)
+    def _notes(self, kind: Kind, ids: Collection[str]) -> Iterator[tuple[str, tuple[int, Note]]]:
+        found = self._pages.having("entries", "obi", ids, where={"kind": kind, "note": {"$ne": None}})
+        return ((entry["obi"], (entry["tist"], built(Note, entry["note"]))) for entry in found)
+
+    def _versions(self, kind: Kind, ids: Collection[str]) -> Iterator[tuple[str, Version]]:
+        found = self._pages.having("versions", "obi", ids, where={"kind": kind})
+        return ((document["obi"], built(Version, document)) for document in found)
+
+    def _claims(self, ids: Collection[str]) -> Iterator[tuple[str, Claim]]:
+        for document in self._pages.having("claims", "obi", ids):
+            yield document["obi"], built(Claim, [document.get(name) for name in Claim.__struct_fields__])
+
+    def _visits(self, ids: Collection[str]) -> Iterator[tuple[str, Visit]]:
+        return ((document["_id"], built(Visit, document)) for document in self._pages.having("visits", "_id", ids))
 
     def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
         within = {"_id": {"$gte": low, "$lt": high}}
@@ -250,20 +226,15 @@ class MongoCatalogue(Catalogue):
             place, since = head.get("place", ""), head.get("since", MAX_TIST)
             yield ObiState(head["_id"], history.last or 0, state, h, place, since)
 
-    def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
-        pairs = self._pages.by_pair(COLLECTION[kind], ("stamp", "_id"), (stamp, after), limit)
-        return list(self._whole(kind, list(islice(pairs, limit))))
-
     def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
         start = after or (-1, "")
         pairs = self._pages.by_pair("mo", ("due", "_id"), start, _PAGE, most=before, fields={"due": 1})
         return (DueFobi(document["due"], document["_id"]) for document in pairs)
 
     def with_outcome(self, outcomes: Collection[str]) -> Iterator[str]:
-        where, after = {"outcome": {"$in": list(outcomes)}}, ""
-        while page := self._pages.page("visits", {**where, "_id": {"$gt": after}}, ("_id",), _PAGE, {"_id": 1}):
-            yield from (document["_id"] for document in page)
-            after = page[-1]["_id"]
+        where = {"outcome": {"$in": list(outcomes)}}
+        found = self._pages.by_key("visits", "_id", "", _PAGE, {"_id": 1}, where=where)
+        return (document["_id"] for document in found)
 
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
         text, fields = "", {"text": 1, "first": 1, "obi": 1}
@@ -342,16 +313,13 @@ class MongoCatalogue(Catalogue):
     def gone_files(self, host: str, since: int) -> tuple[int, int]:
         held = gone = 0
         for low, high in ranges_of(host):
-            files = self._held_files(low, high)
+            heads = self._pages.by_key("mo", "_id", low[:-1], _PAGE, {"state": 1}, before=high)
+            files = (head["_id"] for head in heads if head["_id"] >= low and head.get("state"))
             while page := list(islice(files, _PAGE)):
                 held += len(page)
                 found = self._pages.having("visits", "_id", page, where={"outcome": "gone"})
                 gone += sum(built(Visit, document).when >= since for document in found)
         return held, gone
-
-    def _held_files(self, low: str, high: str) -> Iterator[str]:
-        heads = self._pages.by_key("mo", "_id", low[:-1], _PAGE, {"state": 1}, before=high)
-        return (head["_id"] for head in heads if head["_id"] >= low and head.get("state"))
 
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
         where = {"sha256": sha256, "kind": "fobi"}
@@ -390,16 +358,6 @@ class MongoCatalogue(Catalogue):
 
     def naming(self, url: str, limit: int) -> list[str]:
         return [document["obi"] for document in self._pages.page("refs", {"url": url}, ("obi",), limit)]
-
-    def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
-        heads = self._pages.by_key("mi", "_id", after, _OBI_PAGE, {"h": 1}, before=before or None)
-        while page := list(islice(heads, _OBI_PAGE)):
-            versions = self._versions("tobi", [head["_id"] for head in page])
-            for head in page:
-                history = _history(head)
-                files = tobi_files_of(head["_id"], history, versions[head["_id"]])
-                if files is not None:
-                    yield files
 
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
         outcomes = {d["_id"]: d["outcome"] for d in self._pages.having("visits", "_id", urls, {"outcome": 1})}
@@ -465,35 +423,29 @@ def _replace(key: Document, rest: Document) -> ReplaceOne[Document]:
     return ReplaceOne(key, {**rest, **key}, upsert=True)
 
 
-def _head(obi: Obi, head: Head) -> Document:
+def _part_key(name: str, key: Key) -> Document:
+    return {"obi" if field == "id" else field: value for field, value in zip(PART_KEYS[name], key, strict=True)}
+
+
+def _document(head: Head) -> Document:
     """The document of ``mi`` or ``mo``: ``h`` is in the paper's shape, entries in time order."""
-    document = {"h": {str(tist): state for tist, state in obi.history}, "state": head.state}
+    document = {"h": {str(tist): state for tist, state in head.history}, "state": head.state}
     rest = {
         "handle": head.handle or None, "type": head.type or None, "place": head.place or None, "since": head.since,
-        "settled": head.settled, "lost": obi.history.lost, "due": head.due, "stamp": head.stamp,
+        "settled": head.settled or None, "lost": head.history.lost, "due": head.due, "stamp": head.stamp,
     }  # fmt: skip
     return document | {name: value for name, value in rest.items() if value is not None}
 
 
+def _head(document: Document) -> Head:
+    return Head(
+        document["_id"], _history(document), document.get("handle", ""), document.get("type", ""), document["stamp"],
+        document["due"], document.get("place", ""), document.get("since"), document.get("settled", 0),
+    )  # fmt: skip
+
+
 def _history(head: Document) -> History:
     return History.of(built(dict[int, str | None], head["h"]))
-
-
-def _entry_write(kind: Kind, entry: HistoryEntry) -> _Write:
-    document: Document = {"note": None if entry.note is None else plain(entry.note)}
-    if entry.back:
-        document["back"] = kind
-    return _replace({"obi": entry.id, "kind": kind, "tist": entry.tist}, document)
-
-
-def _claim_write(obi: str, claim: Claim) -> _Write:
-    fields = {name: getattr(claim, name) for name in Claim.__struct_fields__}
-    return _replace({"obi": obi, "tist": claim.tist, "run": claim.run}, fields)
-
-
-def _content_write(kind: Kind, content: Content) -> _Write:
-    document = {**plain(content.version), "first": content.first}
-    return _replace({"obi": content.id, "kind": kind, "sha256": content.version.sha256}, document)
 
 
 def _set_writes(item: KeyedSet) -> Iterator[_Write]:

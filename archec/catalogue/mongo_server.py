@@ -212,13 +212,21 @@ class Pages:
             yield from self.page(name, {**(where or {}), field: {"$in": known[i : i + _IN]}}, (), 0, fields)
 
     def by_key(
-        self, name: str, key: str, after: object, size: int, fields: Document | None = None, *, before: object = None
+        self,
+        name: str,
+        key: str,
+        after: object,
+        size: int,
+        fields: Document | None = None,
+        *,
+        before: object = None,
+        where: Document | None = None,
     ) -> Iterator[Document]:
         """All documents with ``key`` > ``after`` and, if given, < ``before``, in that order."""
         end = {} if before is None else {"$lt": before}
 
         def page(start: object) -> list[Document]:
-            return self.page(name, {key: {"$gt": start, **end}}, (key,), size, fields)
+            return self.page(name, {**(where or {}), key: {"$gt": start, **end}}, (key,), size, fields)
 
         return _paged(page, after, lambda document: document[key])
 

@@ -8,14 +8,12 @@ an obi apart and put it together again.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from archec.catalogue.codec import text_of
 from archec.catalogue.lists import TobiFiles
-from archec.catalogue.model import Changes, Claim, Kind, Note, Obi, Version, Visit, Visited
+from archec.catalogue.model import Changes, Claim, Kind, Note, Obi, Version, Visited
 from archec.errors import CatalogueRefused
 from archec.history import History
 
@@ -38,25 +36,28 @@ Key = tuple[Any, ...]
 
 
 class Head(NamedTuple):
-    """The narrow part that scans and orders read. ``last`` is None if the obi never was held."""
+    """The narrow part of an obi that scans and orders read: fields of :class:`Obi`, and the type of its newest version.
+    ``since`` is None for all but tobis."""
 
     id: str
-    last: int | None
-    state: str | None
+    history: History
     handle: str
     type: str
     stamp: int
     due: int
-    place: str = ""
-    since: int | None = None
-    settled: int | None = None
+    place: str
+    since: int | None
+    settled: int
+
+    @property
+    def state(self) -> str | None:
+        """The newest state; None if the obi is lost or never was held."""
+        return self.history.states[-1] if self.history else None
 
 
 class HistoryEntry(NamedTuple):
     """An entry of a history; ``back``: the obi had been lost before it."""
 
-    id: str
-    tist: int
     back: bool
     note: Note | None
 
@@ -65,55 +66,69 @@ class Content(NamedTuple):
     """A version of an obi. ``first`` is the first tist at which the obi held these bytes under its own name; None if
     it only redirected to them."""
 
-    id: str
     version: Version
     first: int | None
 
 
 class Parts(NamedTuple):
-    """An obi taken apart."""
+    """What obis consist of besides their heads and visits, by :data:`PART_KEYS`."""
 
-    head: Head
-    entries: list[HistoryEntry]
-    contents: list[Content]
-    claims: list[Claim]
-    names: set[str]
+    entries: dict[Key, HistoryEntry]
+    versions: dict[Key, Content]
+    claims: dict[Key, Claim]
+    refs: dict[Key, None]
 
 
-def parts_of(obi: Obi) -> Parts:
-    """Takes an obi apart; its visit is not among the parts. Raises CatalogueRefused if a checksum is none."""
-    _check(obi)
-    history, newest = obi.history, obi.newest
-    state = history.states[-1] if history.states else None
-    kind = newest.type if newest is not None else ""
+PART_KEYS: Mapping[str, tuple[str, ...]] = {
+    "entries": ("id", "kind", "tist"),
+    "versions": ("id", "kind", "sha256"),
+    "claims": ("id", "tist", "run"),
+    "refs": ("url", "id"),
+}
+"""The fields of the keys of the parts."""
+
+
+class Written(NamedTuple):
+    """What a batch changes in the database for the obis of one kind; ``gone`` has the keys of the parts that are to be
+    removed, by the names of :class:`Parts`."""
+
+    heads: list[Head]
+    parts: Parts
+    gone: dict[str, list[Key]]
+
+
+def written(obis: Iterable[Obi], known: Mapping[str, Obi]) -> Written:
+    """What is to be written for ``obis``, of which those ``known`` are in the database: of a long history only what was
+    added to it. Raises CatalogueRefused if a checksum is none."""
+    result = Written([], Parts({}, {}, {}, {}), {name: [] for name in PART_KEYS})
+    changed = result.parts._asdict()
+    for obi in obis:
+        _check(obi)
+        result.heads.append(_head_of(obi))
+        before = known.get(obi.id)
+        old = _parts_of(before)._asdict() if before is not None else {}
+        for name, parts in _parts_of(obi)._asdict().items():
+            was = old.get(name, {})
+            changed[name].update((key, part) for key, part in parts.items() if key not in was or was[key] != part)
+            result.gone[name].extend(key for key in was if key not in parts)
+    return result
+
+
+def _head_of(obi: Obi) -> Head:
+    kind = obi.newest.type if obi.newest is not None else ""
+    since = obi.since if obi.kind == "tobi" else None
+    return Head(obi.id, obi.history, obi.handle, kind, obi.stamp, obi.due, obi.place, since, obi.settled)
+
+
+def _parts_of(obi: Obi) -> Parts:
+    own, history = (obi.id, obi.kind), obi.history
     first = _first_tists(obi)
     back = {i.tist for i in history.incidences() if i.kind == "returned"} if None in history.states else frozenset()
     return Parts(
-        Head(
-            obi.id, history.last, state, obi.handle, kind, obi.stamp, obi.due, obi.place,
-            obi.since if obi.kind == "tobi" else None, obi.settled or None,
-        ),
-        [HistoryEntry(obi.id, tist, tist in back, obi.notes.get(tist)) for tist in history.tists],
-        [Content(obi.id, version, first.get(sha256)) for sha256, version in obi.versions.items()],
-        list(obi.claims),
-        obi.names,
-    )
-
-
-def new_parts_of(obi: Obi, before: Obi | None) -> Parts:
-    """The parts of an obi that are not in the database yet: of a long history only what was added to it is written."""
-    parts = parts_of(obi)
-    if before is None:
-        return parts
-    old = parts_of(before)
-    entries = {entry.tist: entry for entry in old.entries}
-    contents = {content.version.sha256: content for content in old.contents}
-    claims = {claim.key: claim for claim in old.claims}
-    return parts._replace(
-        entries=[entry for entry in parts.entries if entries.get(entry.tist) != entry],
-        contents=[content for content in parts.contents if contents.get(content.version.sha256) != content],
-        claims=[claim for claim in parts.claims if claims.get(claim.key) != claim],
-        names=parts.names - old.names,
+        {(*own, tist): HistoryEntry(tist in back, obi.notes.get(tist)) for tist in history.tists},
+        {(*own, sha256): Content(version, first.get(sha256)) for sha256, version in obi.versions.items()},
+        {(obi.id, *claim.key): claim for claim in obi.claims},
+        {(url, obi.id): None for url in obi.names},
     )
 
 
@@ -137,28 +152,6 @@ def _first_tists(obi: Obi) -> dict[str, int]:
         if state is not None and (note is None or not note.target):
             first.setdefault(state, tist)
     return first
-
-
-class Gone(NamedTuple):
-    """What the obi with this ``id`` consisted of and no longer does: tists of entries, sha256 of versions, URLs that
-    it named, data sets that said something of it."""
-
-    id: str
-    tists: set[int]
-    versions: set[str]
-    names: set[str]
-    claims: set[tuple[int, int]]
-
-
-def gone(before: Obi, after: Obi) -> Gone:
-    """What is to be removed when ``after`` takes the place of ``before``."""
-    return Gone(
-        before.id,
-        set(before.history.tists).difference(after.history.tists),
-        before.versions.keys() - after.versions.keys(),
-        before.names - after.names,
-        {claim.key for claim in before.claims}.difference(claim.key for claim in after.claims),
-    )
 
 
 def written_obis(changes: Changes, kind: Kind) -> list[Obi]:
@@ -195,27 +188,6 @@ def is_text(obi: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-class ObiParts:
-    """What was read of some obis besides their heads, by id."""
-
-    def __init__(self) -> None:
-        self.notes: defaultdict[str, list[tuple[int, Note]]] = defaultdict(list)
-        self.versions: defaultdict[str, list[Version]] = defaultdict(list)
-        self.claims: defaultdict[str, list[Claim]] = defaultdict(list)
-        self.visits: dict[str, Visit] = {}
-
-    def whole(
-        self, kind: Kind, obi: str, history: History, *, handle: str, due: int, stamp: int, place: str, settled: int
-    ) -> Obi:
-        """Puts an obi together: what belongs to no entry of its history, and to no claim, does not count."""
-        claims = tuple(sorted(self.claims[obi], key=attrgetter("key")))
-        known = dict(self.notes[obi])
-        notes = {tist: known[tist] for tist in history.tists if tist in known}
-        versions = versions_of(history, self.versions[obi], claims)
-        visit = self.visits.get(obi)
-        return Obi(obi, kind, history, versions, notes, handle, visit, due, stamp, claims, place, settled)
 
 
 def versions_of(history: History, versions: Iterable[Version], claims: Iterable[Claim] = ()) -> dict[str, Version]:

@@ -16,27 +16,23 @@ swells the log.
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from archec.catalogue.codec import history_of, history_text, read, text_of
 from archec.catalogue.interface import Catalogue, Checksum, Counts, redact
-from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
+from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace
 from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Obi, Position, Version, Visit, Visited
 from archec.catalogue.rows import (
     KEYS,
-    Gone,
+    PART_KEYS,
+    Head,
     Key,
-    ObiParts,
-    Parts,
     documents_of,
-    gone,
     is_text,
-    new_parts_of,
-    tobi_files_of,
+    written,
     written_obis,
     written_visits,
 )
@@ -100,7 +96,6 @@ _ROLE = Role("the catalogue", CatalogueError, _REBUILD, CatalogueRefused)
 
 Row = tuple[Any, ...]
 
-_COLUMNS = "id, last, state, h, handle, stamp, due, place, settled"
 _PAGE = 2000
 """Narrow rows read at once."""
 _OBI_PAGE = 500
@@ -110,12 +105,12 @@ _IN = 500
 _CACHE = 16384
 """KiB of pages kept in memory."""
 
-
 _FIELDS = ("last", "state", "h", "handle", "type", "stamp", "due", "place", "since", "settled")
 _HEAD = (
     f"INSERT INTO {{}} (id, {', '.join(_FIELDS)}) VALUES (?{', ?' * len(_FIELDS)})"
     f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _FIELDS)}"
 )
+_HEADS = f"SELECT id, {', '.join(_FIELDS)} FROM"
 
 
 class SQLiteCatalogue(Database, Catalogue):
@@ -181,26 +176,21 @@ class SQLiteCatalogue(Database, Catalogue):
 
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
         """Writes obis of one kind; what they consisted of before and no longer do goes."""
-        old = self._obis(kind, [obi.id for obi in obis])
-        new = [new_parts_of(obi, old.get(obi.id)) for obi in obis]
-        heads = (_head_row(obi, parts) for obi, parts in zip(obis, new, strict=True))
-        db.executemany(_HEAD.format(COLLECTION[kind]), heads)
-        entries = chain.from_iterable(parts.entries for parts in new)
-        db.executemany(
-            "REPLACE INTO entries VALUES (?, ?, ?, ?, ?)",
-            ((e.id, e.tist, kind, e.back, None if e.note is None else _doc(e.note)) for e in entries),
+        heads, parts, gone = written(obis, self.obis(kind, [obi.id for obi in obis]))
+        db.executemany(_HEAD.format(COLLECTION[kind]), map(_head_row, heads))
+        entries = ((*key, back, None if note is None else _doc(note)) for key, (back, note) in parts.entries.items())
+        db.executemany("REPLACE INTO entries (id, kind, tist, back, note) VALUES (?, ?, ?, ?, ?)", entries)
+        versions = (
+            (*_version_key(key), bytes.fromhex(v.md5), v.text and bytes.fromhex(v.text), first, _doc(v))
+            for key, (v, first) in parts.versions.items()
         )
-        contents = chain.from_iterable(parts.contents for parts in new)
-        db.executemany("REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?)", (
-            (c.id, bytes.fromhex(c.version.sha256), bytes.fromhex(c.version.md5), kind,
-             None if c.version.text is None else bytes.fromhex(c.version.text), c.first, _doc(c.version))
-            for c in contents
-        ))  # fmt: skip
-        claims = ((p.head.id, claim.tist, claim.run, _doc(claim)) for p in new for claim in p.claims)
-        db.executemany("REPLACE INTO claims VALUES (?, ?, ?, ?)", claims)
-        refs = [(url, parts.head.id) for parts in new for url in parts.names]
-        db.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?)", sorted(refs))
-        _remove(db, kind, [gone(old[obi.id], obi) for obi in obis if obi.id in old])
+        sql = "REPLACE INTO versions (id, kind, sha256, md5, text, first, doc) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        db.executemany(sql, versions)
+        db.executemany(
+            "REPLACE INTO claims VALUES (?, ?, ?, ?)", ((*key, _doc(claim)) for key, claim in parts.claims.items())
+        )
+        db.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?)", sorted(parts.refs))
+        _remove(db, gone)
 
     def _put_visits(self, db: sqlite3.Connection, visits: Sequence[Visited]) -> None:
         due = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, ?) ON CONFLICT (id) DO UPDATE SET due = excluded.due"
@@ -216,54 +206,31 @@ class SQLiteCatalogue(Database, Catalogue):
 
     # -- obis -------------------------------------------------------------------------------------
 
-    def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
-        return self._obis(kind, [obi for obi in ids if is_text(obi)])
+    def _heads(self, kind: Kind, ids: Collection[str]) -> list[Head]:
+        return [_head(*row) for row in self._having(f"{_HEADS} {COLLECTION[kind]} WHERE id IN", ids)]
 
-    def _obis(self, kind: Kind, ids: Sequence[str]) -> dict[str, Obi]:
-        found: dict[str, Obi] = {}
-        sql = f"SELECT {_COLUMNS} FROM {COLLECTION[kind]} WHERE id IN"
-        for part in _parts(ids):
-            heads = self.fetch(f"{sql} ({_marks(part)})", tuple(part))
-            found.update((obi.id, obi) for obi in self._whole(kind, heads))
-        return found
+    def _page(self, kind: Kind, after: str, before: str) -> list[Head]:
+        where = "id > ? AND id < ?" if before else "id > ?"
+        sql = f"{_HEADS} {COLLECTION[kind]} WHERE {where} ORDER BY id LIMIT {_OBI_PAGE}"
+        return [_head(*row) for row in self.fetch(sql, (after, before) if before else (after,))]
 
-    def _whole(self, kind: Kind, heads: Sequence[Row]) -> list[Obi]:
-        """Puts obis together from their heads; at most :data:`_IN` of them."""
-        ids = tuple([head[0] for head in heads if kind == "tobi" or head[1] is not None])
-        parts = ObiParts()
-        if ids and kind == "tobi":
-            for obi, doc in self.fetch(f"SELECT id, doc FROM claims WHERE id IN ({_marks(ids)})", ids):
-                parts.claims[obi].append(read(Claim, doc))
-        if ids:
-            sql = f"SELECT id, tist, note FROM entries WHERE id IN ({_marks(ids)}) AND kind = ? AND note IS NOT NULL"
-            for obi, tist, note in self.fetch(sql, (*ids, kind)):
-                parts.notes[obi].append((tist, read(Note, note)))
-            parts.versions.update(self._versions(kind, ids))
-        if kind == "fobi" and heads:
-            every = tuple([head[0] for head in heads])
-            for obi, doc in self.fetch(f"SELECT id, doc FROM visits WHERE id IN ({_marks(every)})", every):
-                parts.visits[obi] = read(Visit, doc)
-        return [
-            parts.whole(
-                kind, obi, _history(obi, last, state, h, handle, place), handle=handle or "", due=due, stamp=stamp,
-                place=place or "", settled=settled or 0,
-            )
-            for obi, last, state, h, handle, stamp, due, place, settled in heads
-        ]  # fmt: skip
+    def _changed(self, kind: Kind, stamp: int, after: str, limit: int) -> list[Head]:
+        sql = f"{_HEADS} {COLLECTION[kind]} WHERE (stamp, id) > (?, ?) ORDER BY stamp, id LIMIT ?"
+        return [_head(*row) for row in self.fetch(sql, (stamp, after, limit))]
 
-    def _versions(self, kind: Kind, ids: Sequence[str]) -> defaultdict[str, list[Version]]:
-        versions: defaultdict[str, list[Version]] = defaultdict(list)
-        sql = f"SELECT id, doc FROM versions WHERE id IN ({_marks(ids)}) AND kind = ?"
-        for obi, doc in self.fetch(sql, (*ids, kind)):
-            versions[obi].append(read(Version, doc))
-        return versions
+    def _notes(self, kind: Kind, ids: Collection[str]) -> Iterator[tuple[str, tuple[int, Note]]]:
+        sql = "SELECT id, tist, note FROM entries WHERE note IS NOT NULL AND kind = ? AND id IN"
+        return ((obi, (tist, read(Note, note))) for obi, tist, note in self._having(sql, ids, kind))
 
-    def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
-        sql = f"SELECT {_COLUMNS} FROM {COLLECTION[kind]} WHERE id > ? ORDER BY id LIMIT ?"
-        page = self.fetch(sql, (after, _OBI_PAGE))
-        while page:
-            yield from self._whole(kind, page)
-            page = self.fetch(sql, (page[-1][0], _OBI_PAGE))
+    def _versions(self, kind: Kind, ids: Collection[str]) -> Iterator[tuple[str, Version]]:
+        sql = "SELECT id, doc FROM versions WHERE kind = ? AND id IN"
+        return ((obi, read(Version, doc)) for obi, doc in self._having(sql, ids, kind))
+
+    def _claims(self, ids: Collection[str]) -> Iterator[tuple[str, Claim]]:
+        return ((obi, read(Claim, doc)) for obi, doc in self._having("SELECT id, doc FROM claims WHERE id IN", ids))
+
+    def _visits(self, ids: Collection[str]) -> Iterator[tuple[str, Visit]]:
+        return ((obi, read(Visit, doc)) for obi, doc in self._having("SELECT id, doc FROM visits WHERE id IN", ids))
 
     def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
         sql = f"SELECT id FROM {COLLECTION[kind]} WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
@@ -275,14 +242,6 @@ class SQLiteCatalogue(Database, Catalogue):
             _check_types(obi, last, state)
             sha256, h = None if state is None else state.hex(), "{}" if last is None else h
             yield ObiState(obi, last or 0, sha256, h, place or "", MAX_TIST if since is None else since)
-
-    def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
-        sql = (
-            f"SELECT {_COLUMNS} FROM {COLLECTION[kind]} WHERE (stamp, id) > (?, ?)"
-            " ORDER BY stamp, id LIMIT ?"
-        )
-        heads = self.fetch(sql, (stamp, after, limit))
-        return [obi for part in _parts(heads) for obi in self._whole(kind, part)]
 
     def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
         sql = "SELECT due, id FROM mo WHERE (due, id) > (?, ?) AND due <= ? ORDER BY due, id LIMIT ?"
@@ -403,34 +362,25 @@ class SQLiteCatalogue(Database, Catalogue):
     def naming(self, url: str, limit: int) -> list[str]:
         return [obi for (obi,) in self.fetch("SELECT id FROM refs WHERE url = ? ORDER BY id LIMIT ?", (url, limit))]
 
-    def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
-        end = " AND id < ?" if before else ""
-        rest = (before,) if before else ()
-        sql = f"SELECT id, last, state, h FROM mi WHERE id > ?{end} AND last IS NOT NULL ORDER BY id LIMIT ?"
-        page = self.fetch(sql, (after, *rest, _OBI_PAGE))
-        while page:
-            versions = self._versions("tobi", [row[0] for row in page])
-            for obi, last, state, h in page:
-                history = _history(obi, last, state, h)
-                files = tobi_files_of(obi, history, versions[obi])
-                if files is not None:
-                    yield files
-            page = self.fetch(sql, (page[-1][0], *rest, _OBI_PAGE))
-
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
-        found: dict[str, FileState] = {}
-        for part in _parts([url for url in urls if is_text(url)]):
-            sql = "SELECT id, last, state, type, outcome FROM mo LEFT JOIN visits USING (id) WHERE id IN"
-            for obi, last, state, kind, outcome in self.fetch(f"{sql} ({_marks(part)})", tuple(part)):
-                held = None if last is None else state is not None
-                found[obi] = FileState(held, kind or "", outcome or "", last or 0)
-        return found
+        sql = "SELECT id, last, state, type, outcome FROM mo LEFT JOIN visits USING (id) WHERE id IN"
+        return {
+            obi: FileState(None if last is None else state is not None, kind or "", outcome or "", last or 0)
+            for obi, last, state, kind, outcome in self._having(sql, urls)
+        }
 
     def split(self, parts: int, least: int) -> list[str]:
         ((count,),) = self.fetch("SELECT count(*) FROM mi")
         parts = min(parts, count // least)
         sql = "SELECT id FROM mi ORDER BY id LIMIT 1 OFFSET ?"
         return sorted({self.fetch(sql, (count * i // parts,))[0][0] for i in range(1, parts)})
+
+    def _having(self, sql: str, ids: Collection[str], *first: object) -> Iterator[Row]:
+        """All rows of a statement that ends in ``IN`` for these ids, in any order; ``first``: parameters before it."""
+        known = [obi for obi in ids if is_text(obi)]
+        for i in range(0, len(known), _IN):
+            part = known[i : i + _IN]
+            yield from self.fetch(f"{sql} ({_marks(part)})", (*first, *part))
 
     def _paged(self, sql: str, start: Row, key: Callable[[Row], Row], size: int) -> Iterator[Row]:
         """All rows, page by page; ``key`` makes the next page's parameters of a page's last row."""
@@ -444,21 +394,25 @@ def _doc(value: object) -> str:
     return text_of(value).decode()
 
 
-def _head_row(obi: Obi, parts: Parts) -> Row:
-    head = parts.head
-    h = None if len(obi.history) < 2 else history_text(obi.history)
+def _head_row(head: Head) -> Row:
+    h = None if len(head.history) < 2 else history_text(head.history)
     state = None if head.state is None else bytes.fromhex(head.state)
     return (
-        head.id, head.last, state, h, head.handle or None, head.type or None, head.stamp, head.due,
-        head.place or None, head.since, head.settled,
+        head.id, head.history.last, state, h, head.handle or None, head.type or None, head.stamp, head.due,
+        head.place or None, head.since, head.settled or None,
     )  # fmt: skip
 
 
-def _history(obi: str, last: int | None, state: bytes | None, h: str | None, *texts: object) -> History:
-    _check_types(obi, last, state, h, *texts)
+def _head(
+    obi: str, last: int | None, state: bytes | None, h: str | None, handle: str | None, kind: str | None, stamp: int,
+    due: int, place: str | None, since: int | None, settled: int | None,
+) -> Head:  # fmt: skip
+    _check_types(obi, last, state, h, handle, place)
     if h is not None:
-        return history_of(h)
-    return History() if last is None else History((last,), (None if state is None else state.hex(),))
+        history = history_of(h)
+    else:
+        history = History() if last is None else History((last,), (None if state is None else state.hex(),))
+    return Head(obi, history, handle or "", kind or "", stamp, due, place or "", since, settled or 0)
 
 
 def _check_types(obi: str, last: object, state: object, *texts: object) -> None:
@@ -477,26 +431,21 @@ def _bytes(value: object, what: str) -> bytes:
     return value
 
 
-def _remove(db: sqlite3.Connection, kind: Kind, olds: Sequence[Gone]) -> None:
-    """Removes the entries, versions, references and claims that obis no longer have, and files that were never visited
-    and that nothing names any more."""
-    tists = [(old.id, kind, tist) for old in olds for tist in old.tists]
-    db.executemany("DELETE FROM entries WHERE id = ? AND kind = ? AND tist = ?", tists)
-    states = [(old.id, kind, bytes.fromhex(sha256)) for old in olds for sha256 in old.versions]
-    db.executemany("DELETE FROM versions WHERE id = ? AND kind = ? AND sha256 = ?", states)
-    db.executemany("DELETE FROM refs WHERE url = ? AND id = ?", [(url, old.id) for old in olds for url in old.names])
+def _version_key(key: Key) -> Key:
+    obi, kind, sha256 = key
+    return obi, kind, bytes.fromhex(sha256)
+
+
+def _remove(db: sqlite3.Connection, gone: Mapping[str, Sequence[Key]]) -> None:
+    """Removes what obis no longer have, and files that were never visited and that nothing names any more."""
+    for name, keys in gone.items():
+        where = " AND ".join(f"{field} = ?" for field in PART_KEYS[name])
+        db.executemany(f"DELETE FROM {name} WHERE {where}", map(_version_key, keys) if name == "versions" else keys)
     db.executemany(
         "DELETE FROM mo WHERE id = ? AND due = 0 AND last IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM refs WHERE url = mo.id) AND NOT EXISTS (SELECT 1 FROM visits WHERE id = mo.id)",
-        [(url,) for url in sorted({url for old in olds for url in old.names})],
+        [(url,) for url in sorted({url for url, _ in gone["refs"]})],
     )
-    claims = [(old.id, *key) for old in olds for key in old.claims]
-    db.executemany("DELETE FROM claims WHERE id = ? AND tist = ? AND run = ?", claims)
-
-
-def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """A list in parts that one statement can take."""
-    return (items[i : i + _IN] for i in range(0, len(items), _IN))
 
 
 def _marks(part: Collection[object]) -> str:
