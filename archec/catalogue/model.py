@@ -399,7 +399,8 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     ``state`` the sha256 of the manifest (empty if there is none), ``due`` the tist from which on it is worth another
     try (0: never). ``landing`` is the fobi of the landing page, ``answers`` those of what the platform said,
     ``cite_as`` the URL under which the landing page wants to be cited, ``dois`` the DOIs that platforms gave, sorted,
-    each with the platform's id of the version, or "" for all versions. The rest is as in the result.
+    each with the platform's id of the version, or "" for all versions; ``options`` what it was asked to do, as the next
+    ingest of what is due repeats it. The rest is as in the result.
     """
 
     ingest_type: str
@@ -426,6 +427,7 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     due: int = 0
     cite_as: str = ""
     dois: tuple[tuple[str, str], ...] = ()
+    options: dict[str, Any] = {}
 
 
 class Position(NamedTuple):

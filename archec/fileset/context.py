@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.ledger import Ledger
@@ -26,7 +29,7 @@ from archec.fileset.strategy_choice import StrategyPolicy
 from archec.store.writer import Writer
 
 
-class IngestOptions(NamedTuple):
+class IngestOptions(Struct, frozen=True, omit_defaults=True):
     """What an ingest was asked to do. ``max_total`` is bytes."""
 
     strategy: IngestStrategy | None = None
@@ -46,8 +49,13 @@ class IngestOptions(NamedTuple):
 
     def as_value(self) -> dict[str, Any]:
         """As the journal keeps them."""
-        value = self._asdict() | {"strategy": self.strategy.value if self.strategy is not None else None}
-        return {name: list(item) if isinstance(item, tuple) else item for name, item in value.items() if item}
+        value: dict[str, Any] = msgspec.to_builtins(self)
+        return value
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> IngestOptions:
+        """From what the journal keeps."""
+        return msgspec.convert(value, cls)
 
 
 @dataclass(slots=True)
@@ -74,10 +82,12 @@ class Work:
 
 @dataclass(slots=True)
 class Found:
-    """What is known of a request so far."""
+    """What is known of a request so far. ``domain`` and ``platform_id`` are those of a data set without an ``item``."""
 
     url: str = ""
     helper: FilesetPlatformHelper | None = None
+    domain: str | None = None
+    platform_id: str | None = None
     item: FilesetPlatformItem | None = None
     landing: PlatformAnswer | None = None
     answers: list[PlatformAnswer] = field(default_factory=list)

@@ -58,14 +58,16 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
         page = await _landing(work, found.url)
         if page.status == 200:
             if page.is_cut or (page.body and not _is_page(page)):
-                found.item = _direct(work, found, page.url, asked_for=work.options.direct or request.again)
+                found.item = _direct(work, found, page.url, asked_for=work.options.direct)
                 return
             found.landing = page
         resource = Resource(page.url, page.status, page.headers, page.body)
         found.helper = work.registry.match(asked, resource)
         if found.helper is None or (found.helper.name == GenericHelper.name and not page.body):
             raise _unmatched(work, page)
-    questions = found.helper.questions(asked, resource, follow=work.options.follow_concept or request.again)
+    url = found.helper.url_of(asked, resource)
+    found.domain, found.platform_id = found.helper.domain(url) or None, found.helper.id_in(url) or None
+    questions = found.helper.questions(asked, resource, follow=work.options.follow_concept)
     try:
         found.item = public_item(await _asked(work, questions, found, found.helper))
     except NoPlatformMatch as problem:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
-from archec.fileset.context import Found, Work
+from archec.fileset.context import Found, IngestOptions, Work
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.lookup import held_version, read_manifest
 from archec.fileset.manifest import is_whole, with_safe_paths
@@ -34,6 +35,8 @@ from archec.units import counted
 async def ingest(work: Work, request: IngestRequest) -> IngestResult:
     """One request. What goes wrong is in the result; only errors of the disk and the catalogue are raised."""
     found, due, has_page = Found(), 0, True
+    if request.options:
+        work = dataclasses.replace(work, options=IngestOptions.of(request.options))
     try:
         await find_item(work, request, found)
         status, message = await _process(work, found)
@@ -42,6 +45,7 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
         has_page = not isinstance(problem, PlatformNotFound)
         if isinstance(problem, PlatformRestrictedError) and problem.item is not None:
             found.item = public_item(problem.item)
+        found.platform_id = problem.platform_id or found.platform_id
         status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)
         due = problem.due
         _note_gone(work, found, problem)

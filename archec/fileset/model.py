@@ -42,14 +42,13 @@ class IngestStrategy(str, Enum):
 
 class IngestRequest(Struct, frozen=True):
     """One request. ``given`` is the request as it came, without secrets, which the result repeats; ``ext_ids`` are
-    identifiers such as the DOI. ``again``: it came to a data set before, so that a data file, or a concept, is ingested
-    as it was then."""
+    identifiers such as the DOI. ``options``: those of an earlier ingest, as journalled, in place of the run's."""
 
     base_url: str
     ingest_type: str = "dataset"
     ext_ids: Mapping[str, Any] = {}
     given: Mapping[str, Any] = {}
-    again: bool = False
+    options: Mapping[str, Any] = {}
 
 
 class Resource(Struct, frozen=True):

@@ -288,10 +288,8 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
 
 
 def due_requests(config: Config, now: int) -> list[Line]:
-    """The base URLs whose ingest is due again at ``now``, the longest overdue first."""
+    """The base URLs whose ingest is due again at ``now``, with the same options, the longest overdue first."""
     with open_catalogue(config.database, base=config.base, read_only=True) as catalogue:
-        due = sorted(
-            (one.due, one.base_url, one.ingest_type, bool(one.fileset))
-            for one in catalogue.ingests() if 0 < one.due <= now
-        )  # fmt: skip
-    return [(url, IngestRequest(url, kind, again=again)) for _, url, kind, again in due]
+        due = [one for one in catalogue.ingests() if 0 < one.due <= now]
+    due.sort(key=lambda one: (one.due, one.base_url, one.ingest_type))
+    return [(one.base_url, IngestRequest(one.base_url, one.ingest_type, options=one.options)) for one in due]

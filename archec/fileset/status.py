@@ -86,10 +86,11 @@ def overall(files: Sequence[FilesetManifestFile], *, single: bool) -> Status:
 
 class FilesetProblem(ArchecError):
     """Base of what ends an ingest; ``status`` is that of the result. ``due``: the tist from which on another try is
-    worth it, 0 if nothing says so."""
+    worth it, 0 if nothing says so. ``platform_id``: of which data set it is, empty if its URL says so."""
 
     status = Status.PLATFORM_ERROR
     due = 0
+    platform_id = ""
 
 
 class PlatformError(FilesetProblem):

@@ -76,10 +76,11 @@ def finish(
         others = (one for one in work.archive.catalogue.ingests() if one.state == found.state and one.landing)
         before = next(others, before)
     landing_id = landing[0] if landing is not None else before.landing if is_existing and before is not None else ""
-    name, domain = (item.platform_name, item.platform_domain) if item is not None else (_name(found), None)
+    name, domain, platform_id = _name(found), found.domain, found.platform_id
     fileset = ""
     if item is not None:
-        fileset = FilesetId(name or "-", domain or "-", item.work_id or item.platform_id or "-").obi
+        name, domain, platform_id = item.platform_name, item.platform_domain, item.platform_id
+        fileset = FilesetId(name, domain or "-", item.work_id or platform_id or "-").obi
     counted = found.files if found.files or item is None else item.manifest or []
     sizes = [file.size for file in counted if file.size is not None]
     size = sum(sizes) if sizes or not counted else None
@@ -91,7 +92,7 @@ def finish(
     state = found.state or _note_files(work, found, fileset)
     record = Ingest(
         ingest_type=request.ingest_type, base_url=_public(request.base_url), tist=work.run, status=status.value,
-        platform_name=name or "", platform_domain=domain or "", platform_id=(item.platform_id if item else "") or "",
+        platform_name=name or "", platform_domain=domain or "", platform_id=platform_id or "",
         platform_base_url=public_url(found.url), ingest_strategy=strategy, ingest_strategy_preferred=preferred,
         fileset=fileset if found.state else "", state=state,
         file_count=len(counted) if is_counted else None, total_size=size if is_counted else None,
@@ -101,10 +102,10 @@ def finish(
         web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
         answers=_ids(answers, before),
         message=public_text(message)[:1000], due=due, cite_as=item.cite_as if item is not None else "",
-        dois=_dois(item, before, fileset if found.state else ""),
+        dois=_dois(item, before, fileset if found.state else ""), options=replace(work.options, force=False).as_value(),
     )  # fmt: skip
     if held is not None:  # what failed now does not take away what is held
-        record = replace(record, fileset=held.fileset, state=state or held.state)
+        record = replace(record, fileset=held.fileset, state=state or held.state, options=held.options)
         if item is None:
             record = replace(
                 record, platform_name=held.platform_name, platform_domain=held.platform_domain,
@@ -117,11 +118,11 @@ def finish(
         hit=status.is_hit, status=status.value, message=public_text(message) or None, request=_given(request),
         ingest_type=request.ingest_type,
         manifest=found.files or None, platform_name=name or None, platform_domain=domain,
-        platform_id=item.platform_id if item else None, platform_base_url=public_url(found.url) or None,
+        platform_id=platform_id, platform_base_url=public_url(found.url) or None,
         ingest_strategy=strategy or None, ingest_strategy_preferred=preferred or None,
         archiveorg_item_name=done.archiveorg_item_name if done is not None else None,
         file_count=len(counted) if is_counted else None, total_size=size if is_counted else None,
-        fileset=str(FilesetId(name or "-", domain or "-", item.work_id or item.platform_id or "-", item.version))
+        fileset=str(FilesetId(name or "-", domain or "-", item.work_id or platform_id or "-", item.version))
         if item is not None and found.state else None,
         due=iso(due) if due else None,
     )  # fmt: skip

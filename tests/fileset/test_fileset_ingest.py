@@ -402,6 +402,8 @@ def test_what_stands_in_the_way_is_the_status(
     platform.bodies["/api/records/7"] = body
     (result,) = filesets.ingest(url)
     assert (result.status, result.hit, result.platform_name) == (status, False, "zenodo")
+    names = result.platform_domain, result.platform_id, result.platform_base_url
+    assert names == (platform.host, "7", url), "what is known by the URL"
     assert (result.message or "").startswith((f"{url}: ", f"{platform.url}/api/records/7: "))
 
 
@@ -956,13 +958,19 @@ def test_gather_ingests_what_is_due(filesets: Filesets, platform: Platform) -> N
     filesets.ingest(f"{platform.url}/records/6", follow_concept=True)
     zenodo(platform, 8, {"p": 11})
     platform.bodies["/api/records/6"] = platform.bodies["/api/records/8"]
+    part = zenodo(platform, 20, {"q": 20, "r": 30}, concept=19)
+    filesets.ingest(part, include=("q",), max_files=1)
+    filesets.ingest(part, include=("s",))
+    zenodo(platform, 20, {"q": 21, "r": 30}, concept=19)
     found: list[IngestResult] = []
     lines = due_requests(filesets.config, now + 400 * 86400)
     run_ingest(filesets.config, lines, IngestOptions(), Silent(), lambda result, file: found.append(result))
     assert {one.request["base_url"].removeprefix(platform.url): one.status for one in found} == {
         "/records/7": "success-existing", "/records/6": "success-file", "/p.csv": "success-existing",
-    }, "data files and concepts are ingested as before"  # fmt: skip
+        "/records/20": "success-file",
+    }, "data files, concepts and selections are ingested as before"  # fmt: skip
     assert states(filesets) == ["7", "8"]
+    assert not platform.sent["/api/records/20/files/r/content"]
 
 
 def data_set(filesets: Filesets) -> None:

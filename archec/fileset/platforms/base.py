@@ -7,7 +7,8 @@ helper is a pure function of the answers. """
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 
@@ -20,6 +21,7 @@ from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.status import (
     FilesetPlatformScopeError,
+    FilesetProblem,
     PlatformError,
     PlatformGone,
     PlatformHttpError,
@@ -169,6 +171,11 @@ class FilesetPlatformHelper:
             return resource.terminal_url
         return request.base_url
 
+    def id_in(self, url: str) -> str:
+        """The id of the data set with this URL, as far as the URL says it; empty if it does not."""
+        found = self.pattern.search(path_of(url))
+        return found[1] or "" if found is not None and self.pattern.groups else ""
+
     def named_in(self, url: str) -> re.Match[str]:
         """The platform's ``pattern`` in a URL. Raises PlatformNotFound if it does not exist."""
         found = self.pattern.search(path_of(url))
@@ -300,6 +307,16 @@ def same_origin(field: Field, base: str) -> str:
     if not host_of(url) or host_of(url) != host_of(base):
         raise PlatformError(f"{field.shown}: {url[:200]!r} is not on {host_of(base)}")
     return url
+
+
+@contextmanager
+def identified(platform_id: str) -> Iterator[None]:
+    """Problems within it are of the data set with this id, whatever the id in the URL."""
+    try:
+        yield
+    except FilesetProblem as problem:
+        problem.platform_id = problem.platform_id or platform_id
+        raise
 
 
 def check_known(asked: str, known: str) -> None:

@@ -21,6 +21,7 @@ from archec.fileset.platforms.base import (
     Question,
     Questions,
     check_known,
+    identified,
     license_of,
     manifest_file,
     path_of,
@@ -74,6 +75,10 @@ class DataverseHelper(FilesetPlatformHelper):
         path = path_of(url)
         return _pid(url) is not None or _AT_HOME.search(path) is not None or _COLLECTION.search(path) is not None
 
+    def id_in(self, url: str) -> str:
+        """The persistent id."""
+        return _pid(url) or ""
+
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """The data set with its newest version; another version, where the URL names one."""
         url = self.url_of(request, resource)
@@ -102,15 +107,16 @@ class DataverseHelper(FilesetPlatformHelper):
             if not data["publicationDate"].is_null:
                 raise PlatformGone("the data set was deaccessioned")
             raise PlatformNotFound("the data set has no published version")
-        _check_state(version)
         known = _known(data, version)
         if pid is not None:
             check_known(pid.lower(), known.lower())
-        rows = version["files"]
-        if rows.is_null:
-            answer = yield Question(f"{base}/{where.format('versions/:latest-published/files')}")
-            rows = _data(answer)
-        return self._item(url, base, known, version, rows)
+        with identified(known):
+            _check_state(version)
+            rows = version["files"]
+            if rows.is_null:
+                answer = yield Question(f"{base}/{where.format('versions/:latest-published/files')}")
+                rows = _data(answer)
+            return self._item(url, base, known, version, rows)
 
     def _item(self, url: str, base: str, known: str, version: Field, rows: Field) -> FilesetPlatformItem:
         now = int(self._clock())

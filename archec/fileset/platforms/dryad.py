@@ -34,11 +34,15 @@ class DryadHelper(FilesetPlatformHelper):
     pages = ("/dataset/{work}", "/dataset/{work}")
     pattern = re.compile(r"doi:(10\.[0-9]+/[^?#]+?)/?$", re.I)
 
+    def id_in(self, url: str) -> str:
+        """The DOI, with ``doi:``."""
+        found = super().id_in(url)
+        return f"doi:{found}" if found else ""
+
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """The data set, then the files of its version."""
         url = self.url_of(request, resource)
-        found = self.named_in(url)
-        asked, base = f"doi:{found[1]}", self.base(url)
+        asked, base = f"doi:{self.named_in(url)[1]}", self.base(url)
         answer = yield Question(f"{base}/datasets/{quoted(asked)}")
         data = answer.json()
         known = data["identifier"].text()

@@ -16,6 +16,7 @@ from archec.fileset.platforms.base import (
     Questions,
     check_known,
     download_url,
+    identified,
     item_name,
     manifest_file,
     paged_files,
@@ -41,6 +42,11 @@ class DspaceHelper(FilesetPlatformHelper):
         path = path_of(url)
         return _ITEM.search(path) is not None or _HANDLE.search(path) is not None
 
+    def id_in(self, url: str) -> str:
+        """The handle, or the UUID."""
+        found = _HANDLE.search(path_of(url)) or _ITEM.search(path_of(url))
+        return found[1] if found is not None else ""
+
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """The item as version 7 tells of it; if there is no such API, as version 6 does."""
         url = self.url_of(request, resource)
@@ -63,13 +69,14 @@ class DspaceHelper(FilesetPlatformHelper):
         check_known(asked, known if item is not None else stated or asked)
         if (body["type"].text_or_none() or "item") != "item":
             yield from _collection(body, asked, known, server, rest)
-        if body["withdrawn"].flag():
-            raise PlatformGone("the item was withdrawn")
+        own = stated or known
+        with identified(own):
+            if body["withdrawn"].flag():
+                raise PlatformGone("the item was withdrawn")
         if rest:
             manifest = _old_files(body, rest)
         else:
             manifest = yield from _new_files(f"{server}/core/items/{quoted(known)}/bundles", server)
-        own = stated or known
         return self.item(
             url, own, manifest, title=body["name"].text_or_none(), page=url, published=body["lastModified"].tist(),
             name=item_name(self.domain(url), own.replace("/", "_")),

@@ -67,6 +67,11 @@ class FigshareHelper(FilesetPlatformHelper):
         is_page = resource is not None and self.matches(resource.terminal_url)
         return resource.terminal_url if resource is not None and is_page else request.base_url
 
+    def id_in(self, url: str) -> str:
+        """That of the article."""
+        found = _ARTICLE.search(path_of(url))
+        return found[1] if found is not None else ""
+
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """One version of an article: that in the URL, or the newest."""
         url = self.url_of(request, resource)

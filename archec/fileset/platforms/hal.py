@@ -15,6 +15,7 @@ from archec.fileset.platforms.base import (
     download_url,
     item_name,
     manifest_file,
+    path_of,
 )
 from archec.fileset.status import PlatformNotFound
 
@@ -27,6 +28,11 @@ class HalHelper(FilesetPlatformHelper):
     api = "https://api.archives-ouvertes.fr"
     pages = ("/{work}", "/{work}v{version}")
     pattern = re.compile(r"/([a-z]+[a-z0-9]*-[0-9]{6,10})(?:v([0-9]+))?(?:/|$)")
+
+    def id_in(self, url: str) -> str:
+        """That of the deposit, and of its version where the URL names one."""
+        found = self.pattern.search(path_of(url))
+        return found[0].strip("/") if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """One version of a deposit."""

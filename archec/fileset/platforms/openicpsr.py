@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 from archec.fileset.fields import tist_of
 from archec.fileset.model import IngestRequest, Resource
 from archec.fileset.pages import Page
-from archec.fileset.platforms.base import FilesetPlatformHelper, Question, Questions, item_name
+from archec.fileset.platforms.base import FilesetPlatformHelper, Question, Questions, item_name, path_of
 from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
@@ -33,6 +33,11 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
     secret_header = ("Cookie", "{}")
     pages = ("/openicpsr/project/{work}/version/V1/view", "/openicpsr/project/{work}/version/{version}/view")
     pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")
+
+    def id_in(self, url: str) -> str:
+        """That of the project and its version, which is the first one where the URL names none."""
+        found = self.pattern.search(path_of(url))
+        return f"{found[1]}{found[2] or 'V1'}" if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """The page of one version of a project."""

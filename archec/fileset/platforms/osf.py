@@ -49,13 +49,17 @@ class OsfHelper(FilesetPlatformHelper):
         found = _NODE.match(path_of(url))
         return found is not None and found[1] not in _NO_NODE
 
+    def id_in(self, url: str) -> str:
+        """The short word."""
+        found = _NODE.match(path_of(url))
+        return found[1] if found is not None else ""
+
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """The node, whether it has components, then its directories, page by page."""
         url = self.url_of(request, resource)
-        found = _NODE.match(path_of(url))
-        if found is None:
+        asked, base = self.id_in(url), self.base(url)
+        if not asked:
             raise PlatformNotFound(f"{url[:300]}: is not a project")
-        asked, base = found[1], self.base(url)
         kind = "nodes"
         answer = yield Question(f"{base}/nodes/{asked}/")
         if answer.status == 404:

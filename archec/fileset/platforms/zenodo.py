@@ -20,6 +20,7 @@ from archec.fileset.platforms.base import (
     Questions,
     check_known,
     download_url,
+    identified,
     item_name,
     license_of,
     manifest_file,
@@ -54,27 +55,28 @@ class InvenioHelper(FilesetPlatformHelper):
         path = path_of(url)
         return any(pattern.search(path) for pattern in (_RECORD, _DOI, _COMMUNITY))
 
+    def id_in(self, url: str) -> str:
+        """That of the record."""
+        found = _RECORD.search(path_of(url)) or _DOI.search(path_of(url))
+        return found[1] if found is not None else ""
+
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """One record; its files, where it does not have them itself."""
         url = self.url_of(request, resource)
         path, base = path_of(url), self.base(url)
-        found = _RECORD.search(path) or _DOI.search(path)
-        if found is None:
+        asked = self.id_in(url)
+        if not asked:
             yield from self._community(path, base)
             raise PlatformNotFound(f"{url[:300]}: is not a record")
-        asked = found[1]
         answer = yield Question(f"{base}/records/{quoted(asked)}")
         record = _single(answer.json())
         known = record["id"].word()
         concept = _concept(record)
         _check_scope(asked, known, concept, follow=follow)
-        _check_published(record)
-        _check_open(record)
-        rows = record["files"]
-        if rows.is_object:
-            if not rows["enabled"].is_null and not rows["enabled"].flag():
-                raise EmptyManifest("the record has metadata only")
-            rows = rows["entries"]
+        with identified(known):
+            _check_published(record)
+            _check_open(record)
+            rows = _rows(record)
         if rows.is_null and not record["links"]["files"].is_null:
             answer = yield Question(same_origin(record["links"]["files"], base))
             listed = answer.json()
@@ -164,6 +166,16 @@ def _check_published(record: Field) -> None:
     is_draft = status in ("draft", "new_version_draft") or record["is_draft"].raw is True
     if is_draft or record["submitted"].raw is False or record["is_published"].raw is False:
         raise PlatformNotFound("the record is a draft")
+
+
+def _rows(record: Field) -> Field:
+    """The files in the record itself. Raises EmptyManifest if it is to have none."""
+    rows = record["files"]
+    if not rows.is_object:
+        return rows
+    if not rows["enabled"].is_null and not rows["enabled"].flag():
+        raise EmptyManifest("the record has metadata only")
+    return rows["entries"]
 
 
 def _check_open(record: Field) -> None:
