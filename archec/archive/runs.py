@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
@@ -25,7 +26,7 @@ from archec.archive.retracted_visits import conclude_without
 from archec.archive.revision import evidence_of, judge_again
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Run
-from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart
+from archec.catalogue.records import DataSetRead, IngestDone, ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, CatalogueError, LockHeld, NotHeld, RetractedDataSet, UsageError
 from archec.store.durable import atomic_write
@@ -75,7 +76,8 @@ def recounted(last: LastRun, start: RunStart) -> Report:
     has already noted unchanged: until then ``same`` is too small by that number.
     """
     report = Report(start.tist, start.data_set, start.form, start.source, merged=last.merged)
-    if last.merged and last.report:
+    is_ingest, ingested = start.kind == "fileset", Counter[str]()
+    if last.report and (last.merged or is_ingest):
         report.restore(last.report)
     else:
         report.seconds.update(last.report.get("seconds", {}))
@@ -83,9 +85,12 @@ def recounted(last: LastRun, start: RunStart) -> Report:
     for batch in read_batches(last.journal.path):
         until = batch.stamp
         since = since or until
-        for record in records_in(batch, last.journal.path, ObiChange, RunEnd):
+        for record in records_in(batch, last.journal.path, ObiChange, IngestDone, RunEnd):
             if isinstance(record, RunEnd):
                 since, requests, stored = until, 0, 0
+                ingested.clear()
+            elif isinstance(record, IngestDone):
+                ingested[record.ingest.status] += 1
             elif start.kind == "retract":
                 continue
             elif isinstance(record, ObiChange) and record.kind == "fobi":
@@ -97,8 +102,10 @@ def recounted(last: LastRun, start: RunStart) -> Report:
     report.requests += requests
     report.fetched_bytes += stored
     report.stored_bytes += stored
+    if is_ingest:
+        report.filesets = dict(ingested + Counter(last.report.get("filesets", {})))
     if until > since:
-        phase = "files" if report.merged else "templates"
+        phase = "filesets" if is_ingest else "files" if report.merged else "templates"
         report.seconds[phase] = report.seconds.get(phase, 0.0) + until - since
     return report
 

@@ -39,6 +39,7 @@ _MOST_ATTEMPTS = 1000
 _DROPPED = frozenset({"location", "link"})
 UNPACKED = "x-archive-orig-content-encoding"
 """The header in place of the Content-Encoding with which a file came and without which it is kept."""
+_ZIP = "application/zip"
 PAGE = "text/html"
 """What is ``received`` in place of a file: a login, or an error, under status 200."""
 _PAGES = re.compile(r"\.(?:x?html?|aspx?|php)$", re.I)
@@ -286,15 +287,14 @@ class _Transfer:
             return NotFetched(Status.TOO_LARGE_SIZE, "the data set exceeds its size limit")
         try:
             wrong = await self._in_thread(self._close, temp)
-            if wrong is not None and self._is_packed and (unpacked := await self._unpacked(temp)) is not None:
+            is_unclear = wrong is not None or self._is_bundle
+            if is_unclear and self._is_packed and (unpacked := await self._unpacked(temp)) is not None:
                 temp, wrong = unpacked, None
         except asyncio.CancelledError:
             self._note()
             raise
         digests, sums = temp.digests, Checksums.of(temp.digests)
-        if not self._head and digests.size:  # what an earlier process left
-            with open(self._path(temp), "rb") as stream:
-                self._head = stream.read(_HEAD)
+        self._read_head(temp)
         head, answer = self._head, self._answer
         kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
         told = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
@@ -311,11 +311,18 @@ class _Transfer:
             temp.path, digests.size, sums, kind, answer.status, answer.headers, answer.terminal_url
         )  # fmt: skip
 
+    def _read_head(self, temp: Temp) -> None:
+        """Reads the first bytes of what is not from this process, or was unpacked."""
+        if not self._head and temp.size:
+            with open(self._path(temp), "rb") as stream:
+                self._head = stream.read(_HEAD)
+
     def _close(self, temp: Temp) -> NotFetched | None:
         """Ends a complete body; in what it is not what the manifest says, None if it is."""
         self._write(self._pieces)
         # A large file is brought to the disk here, in a thread: its batch would keep all downloads waiting.
         temp.close(sync=temp.size >= _BLOCK)
+        self._read_head(temp)
         digests, sums = temp.digests, Checksums.of(temp.digests)
         status = mismatch(self._file, digests.size, sums)
         if status is not None:
@@ -324,6 +331,13 @@ class _Transfer:
         if other is not None and _digest_of(self._path(temp), other[0]) != other[1]:
             return NotFetched(Status.MISMATCH, f"{digests.size} bytes with another {other[0]} than {other[1]} came")
         return None
+
+    @property
+    def _is_bundle(self) -> bool:
+        """Whether it is a zip, perhaps a compressed one, of which the manifest says nothing that could be compared."""
+        file = self._file
+        is_told = file.size is not None or any((file.md5, file.sha1, file.sha256))
+        return not is_told and sniff(self._head, content_encoding="gzip") == _ZIP
 
     @property
     def _is_packed(self) -> bool:

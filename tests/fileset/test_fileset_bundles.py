@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import struct
@@ -136,8 +137,14 @@ def icpsr(folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> 
     return make_archive(folder, platform, fileset={"platforms": platforms, "resolver": platform.url})
 
 
-def test_what_can_only_be_had_as_a_bundle_is_kept_as_one(icpsr: Filesets, platform: Platform) -> None:
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_what_can_only_be_had_as_a_bundle_is_kept_as_one(
+    icpsr: Filesets, platform: Platform, is_packed: bool
+) -> None:
     url = f"{platform.url}{PROJECT}/view"
+    if is_packed:
+        where, packed = f"{PROJECT}/download/project", gzip.compress(zipped(FILES))
+        platform.behaviours[where] = lambda handler, data: handler.answer(200, packed, **{"content-encoding": "gzip"})
     (result,) = icpsr.ingest(url)
     assert (result.status, result.ingest_strategy, result.platform_id) == ("success", "web-fileset-bundled", "7V1")
     assert [file.path for file in result.manifest or ()] == list(FILES)
@@ -150,7 +157,8 @@ def test_what_can_only_be_had_as_a_bundle_is_kept_as_one(icpsr: Filesets, platfo
     assert (result.fileset_bundle.cdx or {})["digest"]
     assert platform.requests == ["/robots.txt", f"{PROJECT}/view"]
     bundle = (result.fileset_bundle.terminal or {})["terminal_url"]
-    for name in (f"{bundle}!/Data/a.csv", f"{result.fileset}!/Data/a.csv"):
+    for name in (f"{bundle}!/Data/a.csv", f"{result.fileset}!/Data/a.csv", "doi:10.3886/e7v1!/Data/a.csv",
+                 "10.3886/E7!/Data/a.csv"):  # fmt: skip
         found = CliRunner().invoke(get, [name, "--config", str(icpsr.config.file)])
         assert found.stdout_bytes == FILES["Data/a.csv"], found.output
     words = ["export", url, "--as", "bagit", "--fetch", str(icpsr.config.base / "bag")]

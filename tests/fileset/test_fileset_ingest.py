@@ -1153,7 +1153,8 @@ def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platfo
         handler.connection.recv(1)
 
     platform.behaviours[where] = slowly
-    process = ingesting(filesets, url)
+    first = zenodo(platform, 9, {"q": 10}, concept=8)
+    process = ingesting(filesets, first, url)
     assert sent.wait(60)
     parts: list[Path] = []
     deadline = time.monotonic() + 30
@@ -1168,6 +1169,8 @@ def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platfo
     assert archec_inline(filesets.config, "check", "--fix").code == 0
     with filesets.archive() as archive:
         assert [view.state for view in runs(archive)] == ["done", "interrupted"]
+        killed = list(runs(archive))[1]
+    assert (0 < killed.stored_bytes < 10_000, killed.report["filesets"]) == (True, {"success-file": 1})
     platform.behaviours.clear()
     platform.sent.clear()
     result = filesets.ingest(url)[0]
@@ -1198,10 +1201,13 @@ def test_what_was_part_goes_on_after_ctrl_c(filesets: Filesets, platform: Platfo
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, ""), err
+    (stopped,) = lines_of(filesets, "runs")
     platform.behaviours.clear()
     platform.sent.clear()
     out, err = ingesting(filesets, url).communicate(timeout=60)
     assert json.loads(out)["status"] == "success", err
+    closed = lines_of(filesets, "runs")[1]
+    assert closed["stored_bytes"] == stopped["stored_bytes"] == 1000
     assert set(platform.sent) == set(large), "what was whole is not asked for again"
     assert all(0 < sent <= len(platform.files[path]) - (1 << 20) for path, sent in platform.sent.items())
     assert not list(Path(filesets.config.store_path).rglob("*.part"))

@@ -220,7 +220,12 @@ def test_bags_are_valid(one: Filesets, tmp_path: Path) -> None:
     assert bag.validate()
     assert len(bag.payload_entries()) == 3
     folder = tmp_path / "holey"
-    assert command(one, "export", "10.5281/zenodo.7", "--as", "bagit", "--fetch", str(folder))[0] == 0
+    code, out = command(one, "export", "10.5281/zenodo.7", "--as", "bagit", "--fetch", str(folder), "--json")
+    (listed,), told = rows(one, "list"), json.loads(out)
+    tist = listed["noted"]
+    assert (code, told) == (
+        0, {"id": listed["id"], "tist": tist, "form": "bagit", "folder": str(folder), "files": 3},
+    )  # fmt: skip
     holey = bagit.Bag(str(folder))
     assert len(list(holey.fetch_entries())) == 3
     assert not list((folder / "data").iterdir())

@@ -106,7 +106,8 @@ def test_the_older_forms_of_zenodo() -> None:
 
 def test_invenio_by_its_own_form_asks_for_files_that_the_record_lacks() -> None:
     record = {
-        "id": "ab-1", "parent": {"id": "ab-0"}, "is_published": True, "access": {"record": "public", "files": "public"},
+        "id": "ab-1", "parent": {"id": "ab-0"}, "pids": {"doi": {"identifier": "10.1234/ab-1"}},
+        "is_published": True, "access": {"record": "public", "files": "public"},
         "metadata": {"title": "T"}, "files": {"enabled": True},
         "links": {"files": "https://rdm.example.org/api/records/ab-1/files"},
     }  # fmt: skip
@@ -115,7 +116,7 @@ def test_invenio_by_its_own_form_asks_for_files_that_the_record_lacks() -> None:
         "content": "https://rdm.example.org/api/records/ab-1/files/p/content"}}]}  # fmt: skip
     found = item_of(InvenioHelper, "https://rdm.example.org/records/ab-1", {"/files": files, "/records/ab-1": record})
     assert [file.mimetype for file in found.manifest or ()] == ["text/csv"]
-    assert found.work_id == "ab-0"
+    assert (found.work_id, (found.archiveorg_item_meta or {})["doi"]) == ("ab-0", "10.1234/ab-1")
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,9 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         where = f"/openicpsr/{asked}/fcr:versions/{version}"
         item = self.item(
             url, f"{asked}{version}", [], title=meta.get("dc.title"), version=version, order=(int(version[1:]),),
-            work_id=asked, name=item_name(self.domain(url), asked, version), meta={"date": meta.get("dc.date")},
-            page=page, bundle=urljoin(page, f"download/project?dirPath={where}"), bundle_only=True,
+            work_id=asked, name=item_name(self.domain(url), asked, version), page=page,
+            meta={"date": meta.get("dc.date"), "doi": said[0]}, work_doi=f"10.3886/E{asked}",
+            bundle=urljoin(page, f"download/project?dirPath={where}"), bundle_only=True,
             published=tist_of(meta.get("dc.date", "")),
         )  # fmt: skip
         if not self.config.token:

@@ -221,7 +221,7 @@ def _item_meta(record: Field, meta: Field) -> dict[str, object]:
     creators = [name for one in meta["creators"].items() if (name := _creator(one))]
     return {
         "date": meta["publication_date"].text_or_none(),
-        "doi": record["doi"].text_or_none(),
+        "doi": record["doi"].text_or_none() or record["pids"]["doi"]["identifier"].text_or_none(),
         "creator": creators,
         "description": meta["description"].text_or_none(),
         "version": meta["version"].text_or_none(),
