@@ -1,9 +1,10 @@
-"""Filesets: data sets behind landing pages, kept whole, with manifests. Import the public names from here.
+"""Filesets: complete copies of the data sets behind landing pages, with manifests. Import the public names from here.
 
-Pure parts: ``model`` and ``status`` are the words, ``strategy`` what goes where, ``manifest``, ``checksums`` and
-``paths`` the rules about files, ``public`` what may be kept, ``keeping`` the records, ``platforms`` what platforms mean
-by their answers. Thin ones: ``asking`` asks them, ``download`` fetches one file; ``finding``, ``fetching`` and
-``summary`` are the steps of ``ingest``, which ``run`` does for many requests.
+Pure modules: ``model`` and ``status`` define the data types, ``strategy_choice`` selects a strategy, ``manifest``,
+``checksums`` and ``paths`` hold the rules for files, ``redaction`` removes secrets, ``records`` builds journal records,
+and ``platforms`` interprets the responses of platforms. Modules with I/O: ``asking`` sends requests to platforms,
+``download`` fetches one file, and ``finding``, ``fetching`` and ``summary`` are the steps of ``ingest``, which ``run``
+calls for each request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asking platforms over the door ``web``: at the pace that each host allows, with tokens where they belong."""
+"""Requests to platforms, through ``web.door``: with rate limits per host, retries, and the platforms' tokens."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from archec.web.outcome import Outcome
 from archec.web.robots import Rules, parse, product_token
 
 _MOST_BYTES = 100_000_000
-"""Bytes of one answer; a manifest of 100,000 files has some 60 million."""
+"""Size limit of a response in bytes; a manifest of 100,000 files has some 60 million."""
 _MOST_OF_PAGE = 20_000_000
-"""Bytes of a page for people: reading one takes some 0.2 s a million."""
+"""Size limit of an HTML page in bytes: parsing takes some 0.2 s per million."""
 PAGE_TYPES = ("text/html", "application/xhtml+xml")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_HOPS = 10
@@ -35,7 +35,7 @@ _STATUS = {
 
 
 class Pace:
-    """When a host may be asked next: so many requests at once, with a delay between them, and its rate limit."""
+    """Limits the requests to a host: concurrency, the delay between two requests, and the host's rate limit."""
 
     def __init__(self, config: FetchConfig, rate: tuple[int, float] | None) -> None:
         self._slots = asyncio.Semaphore(config.per_host)
@@ -46,7 +46,7 @@ class Pace:
         self.resting_until = 0.0
 
     async def __aenter__(self) -> None:
-        """Waits for a turn; it lasts until the end of the block."""
+        """Waits for a slot, which is held until the end of the block."""
         await self._slots.acquire()
         try:
             while (wait := self._wait()) > 0:
@@ -59,7 +59,7 @@ class Pace:
         self._slots.release()
 
     def _wait(self) -> float:
-        """Seconds until the next turn; 0 takes it."""
+        """Returns the seconds until a request may be sent. If that is 0, the request is counted as sent."""
         now = time.monotonic()
         wait = max(self._next, self.resting_until) - now
         if wait > 0:
@@ -76,7 +76,7 @@ class Pace:
 
 
 class Asker:
-    """Asks. The policy of its ``sender`` holds the guard and the time limits."""
+    """Sends requests. The policy of its ``sender`` has the address guard and the timeouts."""
 
     def __init__(
         self,
@@ -94,7 +94,8 @@ class Asker:
     # -- questions --------------------------------------------------------------------------------
 
     async def answer(self, question: Question, helper: FilesetPlatformHelper | None) -> PlatformAnswer:
-        """The answer to a question, after all redirects. Raises PlatformHttpError if there is none."""
+        """Sends a question, follows redirects and returns the answer. Raises PlatformHttpError if the request fails or
+        robots.txt forbids a page."""
         if question.page and not await self.allowed(question.url):
             raise PlatformHttpError(f"{question.url[:300]}: robots.txt does not allow it", status=Status.ROBOTS)
         named = helper if question.secret else None
@@ -112,7 +113,7 @@ class Asker:
             return PlatformAnswer(str(response.url), response.status_code, fields, body, is_cut)
 
     def _secret(self, helper: FilesetPlatformHelper | None, url: str) -> dict[str, str]:
-        """The header with a platform's token, for URLs of its own hosts and its API only."""
+        """Returns the header with a platform's token; empty unless the platform's helper trusts the URL."""
         if helper is None or not helper.config.token or not helper.trusts(url):
             return {}
         token = self._environ.get(helper.config.token, "").strip()
@@ -127,10 +128,11 @@ class Asker:
     async def request(
         self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None = None, *, api: bool = False
     ) -> AsyncIterator[Response]:
-        """An answer after all redirects, of which at first only the head was read. What passes is tried again, as often
-        as is configured. ``helper``: its platform gets its token, and no one to whom it redirects.
+        """Sends a GET request, follows redirects and yields the response, with its body still unread. Temporary errors
+        are retried ``fetch.retries`` times. ``helper``: its token is sent to URLs that it trusts, and never to other
+        hosts to which it redirects.
 
-        Raises PlatformHttpError for what goes wrong, also while its body is read within the block.
+        Raises PlatformHttpError if the request fails, and for errors while the block reads the body.
         """
         pace = self._pace(url, api=api)
         for attempt in range(self._config.retries + 1):
@@ -140,8 +142,8 @@ class Asker:
                 try:
                     response = await self._follow(url, headers, helper)
                     if response.status_code not in _BUSY or last:
-                        last = True  # what goes wrong from here on is not tried again
-                        _rest(pace, response, self._config.max_delay)
+                        last = True  # errors while the body is read are not retried
+                        _heed_rate_limit(pace, response, self._config.max_delay)
                         yield response
                         return
                     wait = wait_asked(raw_headers(response.headers.raw), time.time())
@@ -160,7 +162,7 @@ class Asker:
             pace.resting_until = max(pace.resting_until, time.monotonic() + max(wait, min(2.0**attempt, 30.0) / 4))
 
     async def _follow(self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None) -> Response:
-        """The answer at the end of the redirects."""
+        """Returns the response at the end of the redirects. Raises PlatformHttpError for a loop or too many of them."""
         here, seen = URL(url), {url}
         while True:
             response = await self._sender.send("GET", here, {**headers, **self._secret(helper, str(here))})
@@ -177,7 +179,7 @@ class Asker:
             seen.add(str(here))
 
     def _pace(self, url: str, *, api: bool) -> Pace:
-        """The pace of a URL's host; a platform's rate is that of its API."""
+        """The pace for a URL's host. A platform's rate limit applies to requests to its API only."""
         host = host_of(url)
         helper = next((one for one in self._helpers if api and _is_api(one, url)), None)
         key = (host, helper is not None)
@@ -187,7 +189,7 @@ class Asker:
         return self._paces[key]
 
     async def allowed(self, url: str) -> bool:
-        """Whether robots.txt allows a page; one that cannot be had allows it."""
+        """Whether robots.txt allows a URL. If robots.txt cannot be fetched, everything is allowed."""
         if self._config.robots == "ignore":
             return True
         parts = urlsplit(url)
@@ -209,8 +211,8 @@ def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:
     return host_of(helper.config.api or helper.api) == host_of(url) or (bool(helper.name) and helper.serves(url))
 
 
-def _rest(pace: Pace, response: Response, most: float) -> None:
-    """A host that says that nothing is left of its limit rests until it says so."""
+def _heed_rate_limit(pace: Pace, response: Response, most: float) -> None:
+    """Pauses requests to a host whose rate limit is exhausted until it is reset, for at most ``most`` seconds."""
     if response.headers.get("x-ratelimit-remaining", "") != "0":
         return
     reset = response.headers.get("x-ratelimit-reset", "")

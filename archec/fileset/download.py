@@ -1,5 +1,4 @@
-"""Downloading one file: into the obi store, with its checksums in one pass, going on where an attempt was
-interrupted."""
+"""Downloads one file into the obi store. Checksums are computed on the way, and interrupted downloads are resumed."""
 
 from __future__ import annotations
 
@@ -29,24 +28,24 @@ from archec.web.headers import kept, raw_headers
 
 _T = TypeVar("_T")
 _BLOCK = 1 << 20
-"""Bytes that are hashed and written at once, in a thread. Of what is smaller a kill leaves nothing."""
+"""Bytes that a thread hashes and writes at once. A smaller file is not resumed after a kill."""
 _HEAD = 4096
 _MOST_OF_ERROR = 100_000
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,18})")
 _MOST_ATTEMPTS = 1000
-"""Requests for one file in one run. An attempt that brings 1 % more than all before it, or 1 MiB, is no failure."""
+"""Requests for one file in one run. An attempt that adds more than 1 %, or 1 MiB if that is less, is no failure."""
 _DROPPED = frozenset({"location", "link"})
 UNPACKED = "x-archive-orig-content-encoding"
-"""The header in place of the Content-Encoding with which a file came and without which it is kept."""
+"""Replaces the Content-Encoding header of a response whose body is stored decompressed."""
 _ZIP = "application/zip"
 PAGE = "text/html"
-"""What is ``received`` in place of a file: a login, or an error, under status 200."""
+"""The value of ``NotFetched.received`` for a login or error page that was sent with status 200 instead of the file."""
 _PAGES = re.compile(r"\.(?:x?html?|aspx?|php)$", re.I)
 
 
 class Fetched(NamedTuple):
-    """A file that is whole and verified, in a temporary file; ``status`` and ``headers`` are those of the answer."""
+    """A complete and verified download, in a temporary file; ``status`` and ``headers`` are those of the response."""
 
     temp: str
     size: int
@@ -58,7 +57,7 @@ class Fetched(NamedTuple):
 
 
 class NotFetched(NamedTuple):
-    """Why there is no such file; ``received``: the type of what came in its place."""
+    """Why a download failed; ``received``: the media type of what was sent instead of the file."""
 
     status: Status
     message: str
@@ -66,11 +65,11 @@ class NotFetched(NamedTuple):
 
 
 class BudgetSpent(Exception):
-    """Nothing more may be fetched in this run; what has come of a file stays for the next one."""
+    """The budget of the run is used up. Partial downloads are kept for the next run."""
 
 
 class Room:
-    """How many bytes may still come: shared by the files of a data set, those whose size is unknown among them."""
+    """The remaining bytes that the files of a data set may have together."""
 
     __slots__ = ("left",)
 
@@ -79,17 +78,17 @@ class Room:
 
 
 class Progress(Protocol):
-    """Whom a download tells how far it is; both methods may raise BudgetSpent."""
+    """Callbacks of a download. Both may raise BudgetSpent."""
 
     def begin(self) -> None:
-        """A file is requested."""
+        """Called before a file is requested."""
 
     def received(self, count: int) -> None:
-        """So many bytes came."""
+        """Called with the number of bytes that were received."""
 
 
 class Downloader:
-    """Downloads for one run."""
+    """Downloads files for one run."""
 
     def __init__(
         self,
@@ -107,10 +106,11 @@ class Downloader:
     async def fetch(
         self, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None, room: Room
     ) -> Fetched | NotFetched:
-        """A file from ``url``, kept as the fobi ``obi``; no more than there is room for, and than its manifest says.
+        """Downloads a file from ``url``, to be kept as the fobi ``obi``. Stops at the limit of ``room`` and at the size
+        in the manifest.
 
-        What an earlier process left of it is gone on with, and so is what this one leaves when it is interrupted.
-        Raises StorageFull, StorageFailed, BudgetSpent.
+        Resumes the partial download of an earlier process, and leaves one itself if it is interrupted. Raises
+        StorageFull, StorageFailed, BudgetSpent.
         """
         self._progress.begin()
         transfer = _Transfer(self, file, url, obi, helper, room)
@@ -124,7 +124,7 @@ class Downloader:
 
 
 class _Transfer:
-    """One download, over as many attempts as make progress."""
+    """One download, with retries as long as they make progress."""
 
     def __init__(
         self, of: Downloader, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None,
@@ -132,7 +132,7 @@ class _Transfer:
     ) -> None:  # fmt: skip
         self._of, self._file, self._url, self._obi, self._helper, self._room = of, file, url, obi, helper, room
         self._size = 0
-        """Bytes that have come, of which the last ``_pieces`` are not written yet."""
+        """Bytes received; those in ``_pieces`` are not written yet."""
         self._pieces: list[bytes] = []
         self._is_over = False
         self._temp: Temp | None = None
@@ -165,22 +165,23 @@ class _Transfer:
                     return NotFetched(status, error.message)
 
     async def _take_up(self, left: Download) -> Fetched | NotFetched | None:
-        """What an earlier process left, if it is whole; else an attempt continues it."""
+        """Takes over the partial download of an earlier process. Returns its outcome if it is complete; else the next
+        attempt continues it, or starts again if it has no validator."""
         self._temp = await self._in_thread(self._of._writer.take_up, left.temp)
         if self._temp is None:
             return None
         self._take(self._temp.size)
         self._answer = left
         digests = self._temp.digests
-        came_whole = self._file.size is not None and mismatch(self._file, digests.size, Checksums.of(digests)) is None
-        if came_whole or (left.sha256 and digests.sha256 == left.sha256):
+        is_complete = self._file.size is not None and mismatch(self._file, digests.size, Checksums.of(digests)) is None
+        if is_complete or (left.sha256 and digests.sha256 == left.sha256):
             return await self._judge(self._temp)
         if left.sha256 or not left.validator:
             self._restart()
         return None
 
     async def _attempt(self) -> Fetched | NotFetched | None:
-        """One request; None if another one is needed. Raises PlatformHttpError."""
+        """Sends one request. Returns the outcome, or None if another request is needed. Raises PlatformHttpError."""
         headers: dict[str, str] = {}
         size = self._size
         if size and self._answer.validator:
@@ -208,7 +209,7 @@ class _Transfer:
         return await self._judge(self._temp)
 
     async def _receive(self, response: Response) -> None:
-        """Writes a body to the temporary file. Raises PlatformHttpError for one that is too long."""
+        """Writes a response body to the temporary file, up to the size limits."""
         fields = raw_headers(response.headers.raw)
         if response.status_code == 200:
             public = tuple((name, public_text(value)) for name, value in kept(fields) if name not in _DROPPED)
@@ -219,11 +220,11 @@ class _Transfer:
         writer = self._of._writer
         if self._temp is None:
             self._temp = writer.temp(self._of._run, self._obi, sha1=True)
-        told = fields.get("content-length", "")
-        if self._temp.size or not told.isdecimal() or int(told[:18]) >= _BLOCK:
+        length = fields.get("content-length", "")
+        if self._temp.size or not length.isdecimal() or int(length[:18]) >= _BLOCK:
             self._of._ledger.note(self._download())
         most = self._file.size
-        slack = (most or 0) // 1000 + 1000 if self._is_packed else 0  # what gzip adds to bytes that are random
+        slack = (most or 0) // 1000 + 1000 if self._is_packed else 0  # gzip makes random bytes longer
         waiting = 0
         writing: asyncio.Future[None] | None = None
         try:
@@ -245,12 +246,12 @@ class _Transfer:
                 await _finished(writing)
 
     def _total(self) -> int | None:
-        """The size of the file by the answer that began it; None if it did not say."""
-        told = dict(self._answer.headers).get("content-length", "")
-        return int(told) if told.isascii() and told.isdecimal() and len(told) < 19 else None
+        """The Content-Length of the first response; None if it had none."""
+        length = dict(self._answer.headers).get("content-length", "")
+        return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else None
 
     def _end_of(self, response: Response) -> int:
-        """The size of the file by an answer that is the rest of it, to its end; 0 if it is not."""
+        """The file's total size, from a 206 response with exactly the missing rest of it; 0 for any other response."""
         match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", "").strip())
         if match is None or not self._size or not self._is_same(response):
             return 0
@@ -258,21 +259,21 @@ class _Transfer:
         return total if first == self._size and last + 1 == total and self._total() in (None, total) else 0
 
     def _is_whole(self, response: Response) -> bool:
-        """Whether an answer says that nothing comes after what has come."""
+        """Whether a 416 response says that the file is complete."""
         match = _UNSATISFIED.fullmatch(response.headers.get("content-range", "").strip())
         if match is None or int(match[1]) != self._size:
             return False
         return self._total() in (None, self._size) and self._is_same(response)
 
     def _is_same(self, response: Response) -> bool:
-        """Whether an answer does not say that it is about another body, or one in another encoding."""
+        """Whether the validator and Content-Encoding of a response, if it has them, are those of the first response."""
         name = "etag" if self._answer.validator.startswith('"') else "last-modified"
         fields, began = raw_headers(response.headers.raw), dict(self._answer.headers)
         encodings = ("", began.get("content-encoding", ""))
         return fields.get(name, "") in ("", self._answer.validator) and fields.get("content-encoding", "") in encodings
 
     def _write(self, pieces: list[bytes]) -> None:
-        """Writes what has come, and lets go of it."""
+        """Writes the pieces to the temporary file and clears the list."""
         data = b"".join(pieces)
         pieces.clear()
         if self._temp is not None and data:
@@ -281,7 +282,7 @@ class _Transfer:
             self._temp.write(data)
 
     async def _judge(self, temp: Temp) -> Fetched | NotFetched:
-        """The outcome of a complete body."""
+        """Verifies a complete body and returns the outcome."""
         file = self._file
         if self._is_over:
             return NotFetched(Status.TOO_LARGE_SIZE, "the data set exceeds its size limit")
@@ -297,10 +298,10 @@ class _Transfer:
         self._read_head(temp)
         head, answer = self._head, self._answer
         kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
-        told = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
-        proven = told and wrong is None
-        claimed = file.size is None and kind.startswith("text/") and bare_type(answer.content_type) == PAGE
-        if (kind == PAGE or claimed) and not proven and not _is_page(file):
+        has_checksum = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
+        is_proven = has_checksum and wrong is None
+        is_declared_page = file.size is None and kind.startswith("text/") and bare_type(answer.content_type) == PAGE
+        if (kind == PAGE or is_declared_page) and not is_proven and not _is_page(file):
             return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "received a page instead of the file", PAGE)
         if wrong is not None:
             return wrong
@@ -312,15 +313,15 @@ class _Transfer:
         )  # fmt: skip
 
     def _read_head(self, temp: Temp) -> None:
-        """Reads the first bytes of what is not from this process, or was unpacked."""
+        """Reads the first bytes of a file that an earlier process received, or that was decompressed."""
         if not self._head and temp.size:
             with open(self._path(temp), "rb") as stream:
                 self._head = stream.read(_HEAD)
 
     def _close(self, temp: Temp) -> NotFetched | None:
-        """Ends a complete body; in what it is not what the manifest says, None if it is."""
+        """Closes a complete body and compares it with the manifest. Returns the mismatch, or None."""
         self._write(self._pieces)
-        # A large file is brought to the disk here, in a thread: its batch would keep all downloads waiting.
+        # A large file is synced here, in a thread: syncing it with its batch would block all downloads.
         temp.close(sync=temp.size >= _BLOCK)
         self._read_head(temp)
         digests, sums = temp.digests, Checksums.of(temp.digests)
@@ -334,18 +335,18 @@ class _Transfer:
 
     @property
     def _is_bundle(self) -> bool:
-        """Whether it is a zip, perhaps a compressed one, of which the manifest says nothing that could be compared."""
+        """Whether the file is a zip, possibly gzipped, whose size and checksums are not in the manifest."""
         file = self._file
-        is_told = file.size is not None or any((file.md5, file.sha1, file.sha256))
-        return not is_told and sniff(self._head, content_encoding="gzip") == _ZIP
+        is_verifiable = file.size is not None or any((file.md5, file.sha1, file.sha256))
+        return not is_verifiable and sniff(self._head, content_encoding="gzip") == _ZIP
 
     @property
     def _is_packed(self) -> bool:
-        """Whether the file came compressed, although no one asked for that."""
+        """Whether the server compressed the file, although the request did not accept that."""
         return dict(self._answer.headers).get("content-encoding", "").strip().lower() in ("gzip", "x-gzip")
 
     async def _unpacked(self, temp: Temp) -> Temp | None:
-        """The file without its Content-Encoding, in place of ``temp``; None if that is not what the manifest says
+        """Decompresses ``temp`` and replaces it. Returns None, and keeps ``temp``, if that does not match the manifest
         either."""
         size = self._file.size
         most = size if size is not None else temp.size + self._room.left
@@ -367,7 +368,7 @@ class _Transfer:
         return plain
 
     def _note(self, sha256: str = "") -> None:
-        """Records a file that is closed, and stays."""
+        """Records a closed file in the ledger, so that it is kept."""
         self._of._ledger.note(self._download(sha256))
         self._is_kept = True
 
@@ -389,21 +390,21 @@ class _Transfer:
         return await _finished(self._start(work, *arguments))
 
     def _restart(self) -> None:
-        """Begins from nothing."""
+        """Discards everything received so far."""
         self._take(-self._size)
         if self._temp is not None:
             self._temp.discard()
         self._temp, self._answer, self._head, self._pieces = None, Download(self._obi), b"", []
 
     def keep(self) -> None:
-        """Another run continues what has come, where a range can be bound to it."""
+        """Keeps a partial download for the next run, if it has a validator for a range request."""
         if self._temp is not None and self._size and self._answer.validator and not self._is_kept:
             self._write(self._pieces)
             self._temp.close()
             self._note()
 
     def end(self) -> None:
-        """Discards what is of no use any more."""
+        """Discards the temporary file unless it is kept."""
         if self._temp is None or self._is_kept:
             return
         self._take(-self._size)
@@ -412,8 +413,8 @@ class _Transfer:
 
 
 async def _finished(writing: asyncio.Future[_T]) -> _T:
-    """Waits for what a thread writes, also where the download is cancelled meanwhile, and more than once: what has come
-    counts only when it was written."""
+    """Waits for a thread to finish writing, even if the download is cancelled meanwhile (then raises CancelledError
+    afterwards)."""
     cancelled: asyncio.CancelledError | None = None
     while not writing.done():
         try:
@@ -427,13 +428,13 @@ async def _finished(writing: asyncio.Future[_T]) -> _T:
 
 
 def _validator(fields: Mapping[str, str]) -> str:
-    """What binds a range to this body: a strong ETag, or a date; empty if it cannot be sent back."""
+    """The validator for If-Range: a strong ETag, else Last-Modified; empty if there is none in ASCII."""
     etag, modified = fields.get("etag", ""), fields.get("last-modified", "")
     return next((one for one in (etag if etag.startswith('"') else "", modified) if one and one.isascii()), "")
 
 
 def _unpack(path: Path, plain: Temp, most: int) -> bool:
-    """Writes what is in a gzip file to ``plain``; whether it is whole, and not more than ``most`` bytes."""
+    """Decompresses a gzip file into ``plain``. Returns whether it is intact and has at most ``most`` bytes."""
     try:
         with gzip.open(path) as stream:
             while plain.size <= most and (data := stream.read(_BLOCK)):

@@ -1,4 +1,4 @@
-"""Fetching: each file of a manifest is held and verified, or its row says why it is not."""
+"""Fetches the files of a manifest. Each is then held and verified, or its row says why it is not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
 _IN_PROGRESS = 8
-"""Files of one data set that are requested, received, hashed and judged at once; those are what a kill may cost."""
+"""Files of one data set that are in progress at once. A kill costs no more than these."""
 _GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "text/plain"})
 _INNER_TYPES = frozenset({"application/zip", "application/gzip", "application/x-ole-storage", "application/xml"})
 _NEVER_INNER = ("text/", "image/", "audio/", "video/", "application/pdf")
@@ -34,12 +34,13 @@ _NEVER_INNER = ("text/", "image/", "audio/", "video/", "application/pdf")
 async def fetch_all(
     work: Work,
     helper: FilesetPlatformHelper | None,
-    told: Sequence[FilesetManifestFile],
+    listed: Sequence[FilesetManifestFile],
     urls: Sequence[str],
     limits: StrategyPolicy,
 ) -> list[FilesetManifestFile]:
-    """The files, each fetched from its URL where it is not held; some are requested while others are hashed."""
-    files = list(told)
+    """Fetches each of ``listed`` that is not held from its URL, several at a time. Returns all of them with their
+    statuses; rows that have a status already are left as they are."""
+    files = list(listed)
     room = Room(limits.max_total_size)
     queue = iter([number for number, file in enumerate(files) if file.status is None])
 
@@ -65,7 +66,8 @@ async def fetch_all(
 
 
 def as_stored(work: Work, file: FilesetManifestFile) -> FilesetManifestFile:
-    """The row of a file after its commit: failed, if another file of the same URL is held in its place."""
+    """Returns a file's row as of its commit: as failed if the commit was refused, because other bytes were stored for
+    the same URL."""
     if not work.refused or not is_whole(file) or not file.platform_url:
         return file
     if (normalise_url(file.platform_url), file.sha256) not in work.refused:
@@ -77,7 +79,7 @@ def as_stored(work: Work, file: FilesetManifestFile) -> FilesetManifestFile:
 async def fetch_one(
     work: Work, helper: FilesetPlatformHelper | None, file: FilesetManifestFile, url: str, room: Room
 ) -> FilesetManifestFile:
-    """One file, held and verified, or with the status that says why it is not."""
+    """Fetches one file unless its bytes are held. Returns its row with what was found, or with why it failed."""
     if work.downloader is None or work.ledger is None:
         return file
     try:
@@ -119,7 +121,7 @@ def _body(fetched: Fetched, url: str) -> Body:
 
 
 def _place(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -> tuple[int, str] | None:
-    """Where bytes are held that have the checksum of a file."""
+    """Finds bytes with the checksum of a file. Returns their tist and id, or None if none are held."""
     checksum = file.sha256 or file.md5
     if not (checksum or file.sha1) or (file.extra or {}).get("soft_checksum"):
         return None
@@ -128,7 +130,7 @@ def _place(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -
         entry = known.history.entry_at(MAX_TIST)
         if version is not None and entry is not None and checksum in (None, version.sha256, version.md5):
             return known.bytes_at(entry[0]), obi
-    if checksum is None:  # only a SHA-1: what is held is not listed by it
+    if checksum is None:  # only a SHA-1, by which the catalogue cannot search
         return None
     found = work.archive.catalogue.holding(checksum)
     if found is None or found.kind != "fobi" or (file.size is not None and found.size != file.size):
@@ -140,7 +142,7 @@ def _place(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -
 def _held(
     work: Work, file: FilesetManifestFile, obi: str, known: Obi | None, place: tuple[int, str]
 ) -> tuple[Body, Checksums] | None:
-    """Bytes that are held already and are those of a file: they are read again, so that it is sure."""
+    """Reads the bytes held at ``place`` again. Returns None unless they can be read and match the manifest."""
     try:
         with open_obi(work.archive.layout, *place) as stream:
             digests, head = read_whole(stream)
@@ -158,7 +160,7 @@ def _held(
 def _whole_file(
     file: FilesetManifestFile, sums: Checksums, body: Body, tist: int, status: Status
 ) -> FilesetManifestFile:
-    """A file's row, filled in with what was found."""
+    """A file's row, completed with checksums, size and media type. Platform values that differ go to ``extra``."""
     extra = file.extra or {}
     if file.md5 is not None and file.md5 != sums.md5:
         extra = {**extra, "platform_md5": file.md5}
@@ -177,7 +179,8 @@ def _whole_file(
 
 
 def _is_wrong(theirs: str, ours: str) -> bool:
-    """Whether a type is not that of the bytes. Many formats are zip, gzip or XML inside: those are no contradiction."""
+    """Whether the platform's media type (``theirs``) contradicts the bytes'. Formats that are zip, gzip, OLE or XML
+    inside do not."""
     if ours in _INNER_TYPES:
         return theirs.startswith(_NEVER_INNER) and not theirs.endswith("xml")
     return ours != theirs
