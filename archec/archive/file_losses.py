@@ -27,9 +27,13 @@ def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
     visit = fobi.visit
     if visit is None or not fobi.history.held or not is_lost(config, visit):
         return None
+    return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: loss_note(visit, run)})
+
+
+def loss_note(visit: Visit, run: int) -> Note:
+    """The note of a loss that this visit confirms, and that ``run`` notes."""
     why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
-    note = Note(run, "lost", reason=why, status=visit.status, target=visit.target, seen=visit.checked)
-    return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: note})
+    return Note(run, "lost", reason=why, status=visit.status, target=visit.target, seen=visit.checked)
 
 
 def held_back_record(

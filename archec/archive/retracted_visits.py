@@ -7,7 +7,7 @@ The same holds for the records of hosts, for losses held back, and for when a fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
 from typing import NamedTuple
@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from xxhash import xxh3_64_intdigest
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.file_losses import files_of, held_back_record, journalled, loss_of
+from archec.archive.file_losses import files_of, held_back_record, is_lost, journalled, loss_note, loss_of
 from archec.archive.opening import Archive
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit
 from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, decode
+from archec.config import Config
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalFile, journal_of, journals, read_batches
 from archec.store.sorting import SortedLines
@@ -120,7 +121,7 @@ def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
         for _, group in groupby(lines, key=lambda line: line.partition(b"\0")[0]):
             facts = _Facts(map(_parsed, group))
             if run in facts.seen and facts.obi is not None:
-                records = list(_without(facts, facts.obi, out))
+                records = list(_without(archive.config, facts, facts.obi, out))
                 due += max(facts.seen) in out
                 changed += any(record.put or record.drop for record in records)
                 for record in records:
@@ -212,10 +213,12 @@ def _bucket(obi: str) -> int:
     return xxh3_64_intdigest(obi.encode()) % _BUCKETS
 
 
-def _without(facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChange]:
+def _without(config: Config, facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChange]:
     """The change that brings an obi to its state without the visits of the runs ``out``."""
-    entries, notes = _history(facts, out)
-    visit = _last_visit(facts, out)
+    visits = _counting(facts, out)
+    entries, notes = _history(config, facts, visits, out)
+    none = Visit(max(facts.seen), "doubtful", message="the visits of this run were retracted")
+    visit = visits[-1] if visits else none
     history = obi.history.as_dict()
     put = {
         tist: state for tist, state in entries.items()
@@ -235,11 +238,13 @@ def _without(facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChang
         yield replace(change, version=version)
 
 
-def _history(facts: _Facts, out: Collection[int]) -> tuple[dict[int, str | None], dict[int, Note]]:
+def _history(
+    config: Config, facts: _Facts, visits: Sequence[Visit], out: Collection[int]
+) -> tuple[dict[int, str | None], dict[int, Note]]:
     """The entries that follow from the visits that count, and their notes.
 
-    A loss stays if all visits that found the file gone count, and no counting visit saw contents in between; otherwise
-    it awaits the next visit.
+    A loss stays if all visits that found the file gone count, and no counting visit saw contents in between. Otherwise
+    it is noted by the first later visit that, with those that count, confirms it, or awaits the next visit.
     """
     seen = {tist: one.state for tist, one in facts.seen.items() if one.state is not None and tist not in out}
     gone = {tist for tist, one in facts.seen.items() if one.visit.outcome == "gone" and tist in out}
@@ -248,6 +253,9 @@ def _history(facts: _Facts, out: Collection[int]) -> tuple[dict[int, str | None]
         for loss in reversed(facts.losses)
         if not any(loss.since <= tist <= loss.until for tist in {*gone, *seen})
     }  # fmt: skip
+    for visit in visits:
+        if is_lost(config, visit) and any(visit.gone_since <= loss.until <= visit.tist for loss in facts.losses):
+            losses.setdefault(visit.gone_since, loss_note(visit, visit.tist))
     entries: dict[int, str | None] = {}
     notes: dict[int, Note] = {}
     before: str | None = None
@@ -261,11 +269,12 @@ def _history(facts: _Facts, out: Collection[int]) -> tuple[dict[int, str | None]
     return entries, notes
 
 
-def _last_visit(facts: _Facts, out: Collection[int]) -> Visit:
-    """The last visit that counts, with the counters over visits; if there is none, a failed visit."""
-    last: Visit | None = None
+def _counting(facts: _Facts, out: Collection[int]) -> list[Visit]:
+    """The visits that count, with the counters over visits."""
+    visits: list[Visit] = []
     for tist, seen in sorted(facts.seen.items()):
         if tist not in out:
             comes_to_nothing = seen.state is None and seen.visit.outcome != "doubtful"
-            last = seen.visit.following(last, failed=seen.failed) if comes_to_nothing else seen.visit
-    return last or Visit(max(facts.seen), "doubtful", message="the visits of this run were retracted")
+            last = visits[-1] if visits else None
+            visits.append(seen.visit.following(last, failed=seen.failed) if comes_to_nothing else seen.visit)
+    return visits

@@ -95,6 +95,8 @@ def _lists(catalogue: Catalogue) -> Iterator[tuple[str, Iterator[object]]]:
             ("incidence", catalogue.incidences), ("lost", catalogue.lost), ("returned", catalogue.returned),
         ):  # fmt: skip
             yield f"{name} of a {kind}", (tuple(moment) for moment in moments(kind))
+        noted = ((run.tist, *moment) for run in catalogue.runs() for moment in catalogue.incidences(kind, run=run.tist))
+        yield f"{kind} that a run noted", noted
     yield "due", (tuple(fobi) for fobi in catalogue.due(MAX_TIST))
     yield "newest entry", (tuple(state) for state in catalogue.scan())
     yield "named file", (tuple(one) for one in catalogue.references())

@@ -117,9 +117,9 @@ class Catalogue(ABC):
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
         """The least place of each text, by checksum. Redirects are no places: their bytes are at their targets."""
 
-    def runs(self) -> Iterator[Run]:
-        """All runs, oldest first."""
-        return (run for _, run in self._read("runs", Run, (-1,)))
+    def runs(self, since: int = 0) -> Iterator[Run]:
+        """All runs with tist >= ``since``, oldest first."""
+        return (run for _, run in self._read("runs", Run, (since - 1,)))
 
     def newest_runs(self, before: int, limit: int) -> list[Run]:
         """At most ``limit`` runs with tist < ``before``, newest first."""
@@ -168,8 +168,8 @@ class Catalogue(ABC):
         """Counts of obis by their newest state."""
 
     @abstractmethod
-    def incidences(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        """Every entry of every history by (tist, id), beginning behind ``after``."""
+    def incidences(self, kind: Kind, after: Moment = START, *, run: int | None = None) -> Iterator[Moment]:
+        """Every entry of every history, or those that a run has noted, by (tist, id), beginning behind ``after``."""
 
     @abstractmethod
     def lost(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:

@@ -43,7 +43,7 @@ from archec.history import History
 from archec.ids import ranges_of
 from archec.tist import MAX_TIST
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """To be raised with every change of what the documents look like."""
 
 _COLLECTIONS = (*COLLECTION.values(), "entries", "versions", "refs", "claims", "visits", "sets", *KEYS)
@@ -54,6 +54,7 @@ _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
     ("mo", ("due", "_id"), {}),
     ("entries", ("obi", "kind", "tist"), {"unique": True}),
     ("entries", ("kind", "tist", "obi"), {}),
+    ("entries", ("kind", "note.run", "tist", "obi"), {}),
     ("entries", ("back", "tist", "obi"), {"partialFilterExpression": {"back": {"$exists": True}}}),
     ("versions", ("obi", "kind", "sha256"), {"unique": True}),
     ("versions", ("sha256",), {}),
@@ -342,8 +343,9 @@ class MongoCatalogue(Catalogue):
 
     # -- lists ------------------------------------------------------------------------------------
 
-    def incidences(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        return self._moments("entries", ("tist", "obi"), {"kind": kind}, after)
+    def incidences(self, kind: Kind, after: Moment = START, *, run: int | None = None) -> Iterator[Moment]:
+        where = {"kind": kind} if run is None else {"kind": kind, "note.run": run}
+        return self._moments("entries", ("tist", "obi"), where, after)
 
     def returned(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
         return self._moments("entries", ("tist", "obi"), {"back": kind}, after)

@@ -45,7 +45,7 @@ from archec.tist import MAX_TIST
 APPLICATION = 0x61726368
 """``PRAGMA application_id``: "arch" in ASCII."""
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """``PRAGMA user_version`` of the tables below; to be raised with every change of theirs."""
 
 TABLES = ("position", *COLLECTION.values(), "entries", "versions", "refs", "claims", "visits", "sets", *KEYS)
@@ -56,9 +56,11 @@ CREATE TABLE position (
     until INTEGER NOT NULL
 );
 CREATE TABLE entries (
-    id TEXT, tist INTEGER, kind TEXT NOT NULL, back INTEGER NOT NULL, note TEXT, PRIMARY KEY (id, kind, tist)
+    id TEXT, tist INTEGER, kind TEXT NOT NULL, back INTEGER NOT NULL, run INTEGER, note TEXT,
+    PRIMARY KEY (id, kind, tist)
 ) WITHOUT ROWID;
 CREATE INDEX entries_time ON entries (kind, tist, id);
+CREATE INDEX entries_run ON entries (kind, run, tist, id);
 CREATE INDEX entries_back ON entries (kind, tist, id) WHERE back = 1;
 CREATE TABLE versions (
     id TEXT NOT NULL, sha256 BLOB NOT NULL, md5 BLOB NOT NULL, kind TEXT NOT NULL, text BLOB, first INTEGER,
@@ -178,8 +180,11 @@ class SQLiteCatalogue(Database, Catalogue):
         """Writes obis of one kind; what they consisted of before and no longer do goes."""
         heads, parts, gone = written(obis, self.obis(kind, [obi.id for obi in obis]))
         db.executemany(_HEAD.format(COLLECTION[kind]), map(_head_row, heads))
-        entries = ((*key, back, None if note is None else _doc(note)) for key, (back, note) in parts.entries.items())
-        db.executemany("REPLACE INTO entries (id, kind, tist, back, note) VALUES (?, ?, ?, ?, ?)", entries)
+        entries = (
+            (*key, back, note and note.run, None if note is None else _doc(note))
+            for key, (back, note) in parts.entries.items()
+        )
+        db.executemany("REPLACE INTO entries (id, kind, tist, back, run, note) VALUES (?, ?, ?, ?, ?, ?)", entries)
         versions = (
             (*_version_key(key), bytes.fromhex(v.md5), v.text and bytes.fromhex(v.text), first, _doc(v))
             for key, (v, first) in parts.versions.items()
@@ -343,8 +348,9 @@ class SQLiteCatalogue(Database, Catalogue):
 
     # -- lists ------------------------------------------------------------------------------------
 
-    def incidences(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        return self._moments(f"SELECT tist, id FROM entries WHERE kind = '{kind}' AND (tist, id) > (?, ?)", after)
+    def incidences(self, kind: Kind, after: Moment = START, *, run: int | None = None) -> Iterator[Moment]:
+        where = f"kind = '{kind}'" if run is None else f"kind = '{kind}' AND run = {run:d}"
+        return self._moments(f"SELECT tist, id FROM entries WHERE {where} AND (tist, id) > (?, ?)", after)
 
     def returned(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
         where = f"kind = '{kind}' AND back = 1 AND (tist, id) > (?, ?)"

@@ -11,7 +11,7 @@ import click
 from archec.archive.lookup import find
 from archec.archive.opening import Archive
 from archec.catalogue.model import KINDS, Kind
-from archec.cli.common import DATE, WHEN, config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import WHEN, config_option, json_option, opened, warn_if_unknown
 from archec.errors import UsageError
 from archec.export.units import Selection, selection
 from archec.report import changes as incidences
@@ -22,7 +22,7 @@ from archec.tist import iso, parse_when
 
 @click.command()
 @click.option("--since", metavar="RUN|DATE", help="Only from this date, or from this run (its tist, or 'last').")
-@click.option("--until", type=DATE, help="Only before this date.")
+@click.option("--until", metavar="RUN|DATE", help="Only before this date, or from runs before this one.")
 @click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates mention.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only templates, files, or filesets.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N.")
@@ -33,7 +33,7 @@ from archec.tist import iso, parse_when
 @config_option
 def changes(
     since: str | None,
-    until: int | None,
+    until: str | None,
     archive: str | None,
     kind: Kind | None,
     limit: int | None,
@@ -56,17 +56,16 @@ def changes(
     selecting = {"--since": since, "--until": until, "--archive": archive, "--kind": kind, "--limit": limit}
     if obi is not None and (given := [name for name, value in selecting.items() if value is not None]):
         raise UsageError(f"{given[0]} and --diff exclude each other")
-    query = ChangesQuery(
-        until=until,
-        kinds=(kind,) if kind is not None else KINDS,
-        archive=selection(archive, None).archive,
-    )
+    query = ChangesQuery(kinds=(kind,) if kind is not None else KINDS, archive=selection(archive, None).archive)
     with opened(config_file) as of:
         if obi is not None:
             _diff(of, obi, older, newer, as_json=as_json)
             return
         warn_if_unknown(of.catalogue, Selection(query.archive))
-        run = incidences.first_run(of.catalogue, since) if since is not None else None
+        if until is not None:
+            end = incidences.named_run(of.catalogue, until)
+            query = query._replace(until_run=end) if end is not None else query._replace(until=parse_when(until))
+        run = incidences.named_run(of.catalogue, since) if since is not None else None
         if run is not None:
             found = incidences.changes_of_runs(of.catalogue, run, query)
         else:

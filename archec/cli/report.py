@@ -15,7 +15,7 @@ from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of
 from archec.monitor.runs import run_named, runs
 from archec.monitor.status import held_back
-from archec.report.changes import noted_since
+from archec.report.changes import ChangesQuery, changes_of_runs
 from archec.report.coverage import coverage_of_filesets
 from archec.terminal.files import write_whole
 from archec.terminal.output import echo_json, note
@@ -50,8 +50,8 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
         meter.phase("works and their files", archive.catalogue.counts().tobis_held or None)
         rows = coverage_by_archive(archive.catalogue, meter)
         waiting = tuple(held_back(archive.catalogue))
-        noted = islice(noted_since(archive.catalogue, view.run), _LOOK_AT)
-        lost = tuple(islice((one for one in noted if one.run == view.run and one.what == "lost"), _MOST_LOST))
+        noted = changes_of_runs(archive.catalogue, view.run, ChangesQuery(until_run=view.run + 1))
+        lost = tuple(islice((one for one in islice(noted, _LOOK_AT) if one.what == "lost"), _MOST_LOST))
         filesets = coverage_of_filesets(archive.catalogue)
         now, checks = int(time.time()), fixity(archive.config)
         account = Account(archive.config.name, now, view, series, tuple(rows), waiting, lost, checks, filesets)

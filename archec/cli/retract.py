@@ -30,9 +30,9 @@ def retract(
 ) -> None:
     """Withdraw a data set that turned out to be wrong.
 
-    For example, it was misdated, or is not RePEc. It is given by the run that read it, or by the sha256 of its file
-    (eight digits are enough). The histories of templates become those of an archive that never read it; bytes and
-    visits to files stay.
+    For example, it was misdated, or is not RePEc. It is given by the run that read it ('last': the newest gathering),
+    or by the sha256 of its file (eight digits are enough). The histories of templates become those of an archive that
+    never read it; bytes and visits to files stay.
 
     With --visits, withdraws what a run concluded about files, because its clock was wrong or a login page of the
     network answered for every host. Histories of files become those of an archive that did not make these visits, and
@@ -47,7 +47,8 @@ def retract(
     if visits:
         _visits(config_file, data_set, reason or "", undo=undo, as_json=as_json)
         return
-    done = retract_data_set(load(config_file), data_set, reason or "", undo=undo)
+    wanted = str(run_of(data_set, config_file)) if data_set == "last" else data_set
+    done = retract_data_set(load(config_file), wanted, reason or "", undo=undo)
     value = {"run": done.run, "data_set": done.data_set.run, "tist": done.data_set.tist, "changed": done.changed}
     name = f"{done.data_set.name} of {iso(done.data_set.tist)}"
     show(value, f"{name} {what} (run {done.run}): {counted(done.changed, 'template')} changed", as_json=as_json)

@@ -5,14 +5,10 @@ from __future__ import annotations
 
 import difflib
 import heapq
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
 from typing import NamedTuple
-
-import msgspec
 
 from archec.archive.lookup import Held, held_at
 from archec.archive.opening import Archive
@@ -24,14 +20,10 @@ from archec.errors import CorruptArchive, NotHeld, UsageError
 from archec.history import Incidence
 from archec.ids import archive_of
 from archec.store.layout import Layout
-from archec.store.sorting import SortedLines
 from archec.tist import MAX_TIST, iso, run_number
 
 _WHAT = {"appeared": "new"}
-_PAGE = 200
 _FIRST_CHUNK, _MAX_CHUNK = 10, 200
-_LAST = "\U0010ffff"
-_DIGITS = len(str(MAX_TIST))
 MOST_WORKS = 10
 """Maximum number of works listed for one file: some URLs occur in thousands of templates."""
 _MOST_REFERRING = 10_000
@@ -62,51 +54,44 @@ class Incident:
 
 
 class ChangesQuery(NamedTuple):
-    """A selection of incidences: ``since`` <= tist < ``until``, of these kinds of obis, of an archive (for a file: of a
-    template that mentions it; no filesets)."""
+    """A selection of incidences: ``since`` <= tist < ``until``, noted before the run ``until_run``, of these kinds of
+    obis, of an archive (for a file: of a template that mentions it; no filesets)."""
 
     since: int = 0
-    until: int | None = None
+    until: int = MAX_TIST + 1
     kinds: tuple[Kind, ...] = ("tobi", "fobi")
     archive: str = ""
+    until_run: int = MAX_TIST + 1
 
 
 def changes(catalogue: Catalogue, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
     """Incidences by (tist, id)."""
     after = Moment(query.since, "") if query.since > 0 else START
-    streams = {kind: takewhile(_before(query), catalogue.incidences(kind, after)) for kind in query.kinds}
-    for kind, moments in chunks_in_time(streams):
+    found = _in_time(catalogue, query, {kind: catalogue.incidences(kind, after) for kind in query.kinds})
+    return (one for one in found if one.run < query.until_run)
+
+
+def changes_of_runs(catalogue: Catalogue, run: int, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
+    """What this run and later ones have noted, by (run, tist, id).
+
+    The replay of an old data set notes old states: sorted by tist, its incidences would not be found together.
+    """
+    for one in catalogue.runs(run):
+        if one.tist >= query.until_run:
+            return
+        yield from _in_time(catalogue, query, {kind: catalogue.incidences(kind, run=one.tist) for kind in query.kinds})
+
+
+def _in_time(
+    catalogue: Catalogue, query: ChangesQuery, streams: Mapping[Kind, Iterator[Moment]]
+) -> Iterator[Incident]:
+    within = {kind: takewhile(lambda moment: moment.tist < query.until, stream) for kind, stream in streams.items()}
+    for kind, moments in chunks_in_time(within):
         obis = catalogue.obis(kind, _wanted(catalogue, kind, [moment.id for moment in moments], query.archive))
         for tist, obi in moments:
             found = obis.get(obi)
             if found is not None:
                 yield from (one for one in _incidents(found) if one.tist == tist)
-
-
-def changes_of_runs(catalogue: Catalogue, run: int, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
-    """What this run and later ones have noted, by (run, tist, id); sorted in bounded memory before the first is given.
-
-    The replay of an old data set notes old states: sorted by tist, its incidences would not be found together.
-    """
-    with SortedLines(Path(tempfile.gettempdir())) as lines:
-        for one in noted_since(catalogue, run, query):
-            lines.add(b"%0*d%0*d" % (_DIGITS, one.run, _DIGITS, one.tist) + msgspec.json.encode(one))
-        for line in lines:
-            yield msgspec.json.decode(line[2 * _DIGITS :], type=Incident)
-
-
-def noted_since(catalogue: Catalogue, run: int, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
-    """The same, the first immediately, but in the order in which the obis last changed: an obi's incidences are
-    together, those of a run are not."""
-    before = _before(query)
-    streams = [_changed(catalogue, kind, run, query.archive) for kind in query.kinds]
-    for _, _, incidents in heapq.merge(*streams, key=lambda entry: entry[:2]):
-        yield from (one for one in incidents if one.run >= run and before(one))
-
-
-def _before(query: ChangesQuery) -> Callable[[Moment | Incident], bool]:
-    until = query.until
-    return (lambda one: True) if until is None else (lambda one: one.tist < until)
 
 
 def _wanted(catalogue: Catalogue, kind: Kind, ids: Sequence[str], archive: str) -> list[str]:
@@ -119,7 +104,7 @@ def _wanted(catalogue: Catalogue, kind: Kind, ids: Sequence[str], archive: str) 
     return [url for url in ids if named_by(archive, url, named, catalogue)]
 
 
-def first_run(catalogue: Catalogue, text: str) -> int | None:
+def named_run(catalogue: Catalogue, text: str) -> int | None:
     """The run with the tist ``text``, or the newest gathering for ``last``; None if there is none.
 
     Raises :class:`NotHeld` for ``last`` if there is no gathering.
@@ -146,16 +131,6 @@ def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[K
 
 def _tagged(kind: Kind, stream: Iterator[Moment]) -> Iterator[tuple[Moment, Kind]]:
     return ((moment, kind) for moment in stream)
-
-
-def _changed(catalogue: Catalogue, kind: Kind, run: int, archive: str) -> Iterator[tuple[int, str, list[Incident]]]:
-    stamp, obi = run - 1, _LAST
-    while page := catalogue.changed(kind, stamp, obi, _PAGE):
-        wanted = set(_wanted(catalogue, kind, [found.id for found in page], archive))
-        for found in page:
-            if found.id in wanted:
-                yield found.stamp, found.id, list(_incidents(found))
-        stamp, obi = page[-1].stamp, page[-1].id
 
 
 def _incidents(obi: Obi) -> Iterator[Incident]:

@@ -17,6 +17,7 @@ EDITS = {
     "when a template changed": "UPDATE mi SET last = last - 1 WHERE id = 'RePEc:zzz:sss:1'",
     "an incidence": "DELETE FROM entries WHERE id = 'RePEc:zzz:sss:1' AND tist = 1009843200",
     "a return": "UPDATE entries SET back = 1 WHERE id = 'RePEc:zzz:sss:1' AND tist = 1041379200",
+    "a run": "UPDATE entries SET run = 7 WHERE id = 'RePEc:aaa:sss:0'",
     "a reason": "UPDATE entries SET note = json_set(note, '$.run', 7) WHERE id = 'RePEc:aaa:sss:0'",
     "a title": "UPDATE versions SET doc = json_set(doc, '$.title', 'Another') WHERE id = 'RePEc:aaa:sss:0'",
     "a checksum": "UPDATE versions SET md5 = zeroblob(16) WHERE id = 'RePEc:aaa:sss:0'",

@@ -145,7 +145,8 @@ def test_indexes(catalogue: MongoCatalogue, raw: Any) -> None:
         assert keys == {
             "mi": both,
             "mo": both | {("due", "_id")},
-            "entries": {("_id",), ("obi", "kind", "tist"), ("kind", "tist", "obi"), ("back", "tist", "obi")},
+            "entries": {("_id",), ("obi", "kind", "tist"), ("kind", "tist", "obi"), ("back", "tist", "obi"),
+                        ("kind", "note.run", "tist", "obi")},
             "versions": {
                 ("_id",), ("obi", "kind", "sha256"), ("sha256",), ("md5",), ("kind", "text", "first", "obi"),
             },
@@ -165,6 +166,7 @@ def test_pages_read_no_more_than_they_give(catalogue: MongoCatalogue, raw: Any) 
         ("mo", {"due": 0, "_id": {"$gt": "1800"}}, ["due", "_id"]),
         ("mo", {"stamp": {"$gt": -1}}, ["stamp", "_id"]),
         ("entries", {"kind": "tobi", "tist": 100, "obi": {"$gt": "1800"}}, ["tist", "obi"]),
+        ("entries", {"kind": "tobi", "note.run": 100, "tist": {"$gt": 0}}, ["tist", "obi"]),
         ("versions", {"kind": "tobi", "text": {"$gt": "8"}, "first": {"$gt": -1}}, ["text", "first", "obi"]),
         ("refs", {"url": "http://h/all"}, ["obi"]),
     ]:

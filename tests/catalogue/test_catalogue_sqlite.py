@@ -242,12 +242,13 @@ def test_pages_of_lists_are_ranges_of_an_index(catalogue: SQLiteCatalogue) -> No
     catalogue.write(lot(1, tobi("a"), tobi("b", 1, 2, lost=True), gone, lost))
     catalogue.connection.set_trace_callback(statements.append)
     reads = (catalogue.incidences, catalogue.lost, catalogue.returned)
-    for pages in (*(read("tobi") for read in reads), *(read("fobi") for read in reads), catalogue.tobi_files("a")):
+    of_run = catalogue.incidences("tobi", run=1)
+    for pages in (*(read(kind) for read in reads for kind in TEXTS), of_run, catalogue.tobi_files("a")):
         next(iter(pages), None)
     catalogue.referring(["http://h/all"], 5)
     catalogue.file_states(["u"])
     catalogue.connection.set_trace_callback(None)
-    assert sum(") > (" in statement for statement in statements) == 6
+    assert sum(") > (" in statement for statement in statements) == 7
     for statement in statements:
         plan = [row[3] for row in catalogue.fetch(f"EXPLAIN QUERY PLAN {statement}")]
         assert all(step.startswith(("SEARCH ", "LIST SUBQUERY")) for step in plan), (statement, plan)

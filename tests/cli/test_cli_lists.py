@@ -76,6 +76,7 @@ def test_changes(demo: Config) -> None:
     by_run = values(demo, "changes", "--since", str(last))
     assert by_run == values(demo, "changes", "--since", "last")
     assert {one["run"] for one in by_run} == {last}
+    assert values(demo, "changes", "--until", "last") == [one for one in found if one["run"] < last]
     assert values(demo, "changes", "--since", "2999-01-01") == []
     assert len(text(demo, "changes").splitlines()) == len(found)
 

@@ -128,9 +128,11 @@ def test_a_retraction_and_its_undoing(config: Config, folder: Path) -> None:
     first = tar(folder, 1, papers("aaa/sss/1.rdf", PAPER, title="one"))
     wrong = tar(folder, 2, papers("aaa/sss/1.rdf", PAPER, "RePEc:aaa:sss:9", title="wrong"))
     last = tar(folder, 3, papers("aaa/sss/1.rdf", PAPER, title="one"))
-    number = [run(config, file).run for file in (first, wrong, last)][1]
+    _, number, newest = (run(config, file).run for file in (first, wrong, last))
     before = lines(config)
     assert archec_inline(config, "retract", str(number)).code == 2, "a reason is needed"
+    refused = archec_inline(config, "retract", "last", "--undo")
+    assert (refused.code, f"(run {newest}) is not retracted" in refused.err) == (2, True)
     done = archec_inline(config, "retract", str(number), "--reason", "not RePEc", "--json")
     assert (done.code, json.loads(done.out)["changed"]) == (0, 2)
     shown = archec_inline(config, "runs", str(number)).out.decode()

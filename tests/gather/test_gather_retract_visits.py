@@ -59,7 +59,8 @@ def test_a_captive_portal(config: Config, site: Site) -> None:
         portal = run(config).run
         portalled = known(config)
         assert [one["id"] for one in portalled if one["collection"] == "hosts"] == [other.url("").split("/")[2]]
-        assert retract_visits(config, portal, REASON)[1] == (4, 4)
+        retraction, withdrawn = retract_visits(config, portal, REASON)
+        assert withdrawn == (4, 4)
         assert files(config) == before
         check(config)
         retracted = known(config)
@@ -76,7 +77,7 @@ def test_a_captive_portal(config: Config, site: Site) -> None:
         assert dict(site.asked)["/a"]["if-none-match"] == '"a"', "what the portal sent is no validator"
     check(config)
     assert f"its visits do not count: {REASON}" in archec_inline(config, "runs", portal).out.decode()
-    retraction, unfetched = portal + 1, run(config, fetch=False).run
+    unfetched = run(config, fetch=False).run
     refused = (
         (portal, False, "are retracted"), (first, True, "are not"), (retraction, False, "of the kind retract"),
         (unfetched, False, "visited no files"), (unfetched + 1, False, "no run"),
@@ -126,6 +127,19 @@ def test_a_loss_that_rests_on_it(config: Config, site: Site) -> None:
     third = run(config)
     assert third.fobis["lost"] == 1, "with the first and this visit it is gone twice"
     assert files(config) == lost
+    check(config)
+    without_the_second = known(config)
+    retract_visits(config, runs[1], "", undo=True)
+    assert files(config) == lost
+    retract_visits(config, runs[1], REASON)
+    assert known(config) == without_the_second
+    retract_visits(config, third.run, REASON)
+    assert files(config) == before, "it was gone once"
+    retract_visits(config, third.run, "", undo=True)
+    assert known(config) == without_the_second
+    retract_visits(config, runs[0], REASON)
+    retract_visits(config, runs[1], "", undo=True)
+    assert files(config)[site.url("/a")][runs[1]] is None, "the second and the third visit found it gone"
     check(config)
 
 

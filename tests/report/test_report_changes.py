@@ -7,7 +7,7 @@ from report_data import file, lot, version_of, work
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
-from archec.report.changes import ChangesQuery, changes, changes_of_runs, first_run, noted_since
+from archec.report.changes import ChangesQuery, changes, changes_of_runs, named_run
 
 
 @pytest.fixture
@@ -53,8 +53,10 @@ def test_of_runs(world: Catalogue) -> None:
         (35, "h/1"),
     ]
     assert len(list(changes_of_runs(world, 1000))) == 9
-    by_run = sorted(noted_since(world, 1000), key=lambda one: (one.run, one.tist, one.id))
+    by_run = sorted(changes(world), key=lambda one: (one.run, one.tist, one.id))
     assert by_run == list(changes_of_runs(world, 1000))
+    before = ChangesQuery(until_run=1500)
+    assert list(changes_of_runs(world, 1000, before)) == list(changes(world, before)) == by_run[:5]
     assert [one.run for one in changes_of_runs(world, 1000)] == [1000] * 5 + [1500] * 4
     assert list(changes_of_runs(world, 2003)) == []
 
@@ -63,7 +65,7 @@ def test_of_runs(world: Catalogue) -> None:
     ("text", "run"), [("1500", 1500), ("last", 1500), ("1501", None), ("2009-05-01", None), ("²", None)]
 )
 def test_a_run_is_named_by_its_tist(world: Catalogue, text: str, run: int | None) -> None:
-    assert first_run(world, text) == run
+    assert named_run(world, text) == run
 
 
 def test_many_at_one_tist(catalogue: Catalogue) -> None:
