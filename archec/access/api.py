@@ -1,4 +1,4 @@
-"""What is asked of a collection, by its path."""
+"""The routes of the access layer: which request to a collection means what, by its path and method."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from archec.config import Config
 
 MODES = ["list_sources", "index", "resource"]
 _RAW_BODY = ("resource-post", "resource/postreq", "index/postreq")
-"""Modes in which the body of a POST is the request that is meant."""
+"""Modes in which the body of a POST is a raw HTTP request."""
 _READING = ("GET", "HEAD")
 _METHODS = {
     **dict.fromkeys(("", "delete", "index"), (*_READING, "POST")),
     **dict.fromkeys(_RAW_BODY, ("POST",)),
 }
-"""The methods of modes that take others than those for reading. ``resource`` takes any."""
+"""The methods of modes that accept more than GET and HEAD. ``resource`` accepts any."""
 
 _OF_DEFAULT = ("web", "wayback", "cdx")
 """First parts of paths that mean the default collection."""
@@ -55,7 +55,7 @@ class Api:
         self._default = config.access.default or next(iter(collections), "")
 
     async def answer(self, exchange: Exchange, viewer: Viewer) -> Response:
-        """The answer to a request. Raises Refused, and ArchecError for what is wrong with it."""
+        """Returns the response to a request. Raises Refused, or ArchecError if the request is invalid."""
         shown, rest = first_part(exchange.path)
         mode = f"/{shown}" if shown in _OF_DEFAULT else rest.rstrip("/")
         name = shown
@@ -99,7 +99,7 @@ class Api:
     async def _memento(
         self, exchange: Exchange, viewer: Viewer, collection: Collection, base: str, rest: str
     ) -> Response:
-        """A TimeGate, a TimeMap, or a memento."""
+        """Returns a TimeGate, a TimeMap, or a memento."""
         if exchange.query_string:
             rest += f"?{exchange.query_string}"
         if timemap := _TIMEMAP.fullmatch(rest):
@@ -168,7 +168,7 @@ class Api:
         return await answer_wayback(collection, exchange.arguments, exchange.headers.get("accept-encoding", ""), viewer)
 
     async def _feed(self, exchange: Exchange, viewer: Viewer, collection: Collection, mode: str) -> Response:
-        """Rows for an index, or to be removed from it, as OutbackCDX takes them."""
+        """Adds rows to an index, or removes them, with the interface of OutbackCDX."""
         exchange.note["kind"] = "write"
         if viewer.token is None:
             raise unauthorized()
@@ -206,7 +206,7 @@ class Api:
             return answer_record(loaded, errors, ", ".join(at.links()), packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
-        """The query of the parameters. A request with a body is indexed under its own key."""
+        """The query that the parameters state. A request with a body is looked up under its own key."""
         url = exchange.take.one("url")
         exchange.note["url"] = url
         return parse_query(
@@ -217,7 +217,7 @@ class Api:
         )
 
     async def _asked(self, exchange: Exchange) -> Asked:
-        """The request to the API as one for what its ``url`` names."""
+        """The request that the client wants looked up, or sent, for the ``url`` parameter."""
         if exchange.method in ("GET", "HEAD"):
             return Asked()
         kind = exchange.headers.get("content-type", "")

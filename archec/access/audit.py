@@ -1,4 +1,4 @@
-"""The audit log: one line of JSON for each request for a collection."""
+"""The audit log: one line of JSON per request to a collection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _shown(second: int) -> str:
 
 
 class AuditLog:
-    """A file that lines are added to; it may be rotated away. Only its owner may read it."""
+    """An append-only log file, readable by its owner only. It may be rotated while it is open."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -30,7 +30,7 @@ class AuditLog:
             self._open(path)
 
     def add(self, now: float, fields: dict[str, Any]) -> None:
-        """Adds a line, in one write. A failure is shown by ``fault`` and so by ``/healthz``."""
+        """Appends a line in a single write. Does not raise: a failure sets ``fault``, which ``/healthz`` reports."""
         if self._descriptor < 0:
             return
         line = orjson.dumps({"time": _shown(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)
@@ -41,7 +41,7 @@ class AuditLog:
             self.fault = f"the audit log cannot be written: {error.strerror}"
 
     def look(self) -> None:
-        """Opens the file again if it was rotated away."""
+        """Reopens the file if it was rotated."""
         if self._path is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""Collections as configured: their sources and loaders."""
+"""Builds the configured collections with their sources and loaders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _log = logging.getLogger("archec.access")
 
 @contextmanager
 def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCapability]:
-    """The access layer of a configuration; ``archive`` is the own one. Raises ConfigError."""
+    """Yields the access layer of a configuration. ``archive`` is the configured archive itself. Raises ConfigError."""
     with ExitStack() as stack:
         builder = Builder(config, archive, stack)
         collections = builder.collections(config.collections)
@@ -44,7 +44,7 @@ def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCap
 
 
 class Builder:
-    """Makes collections of settings. ``archives`` are the open archives that are sources."""
+    """Builds collections from settings. ``archives`` are the open archives that serve as sources."""
 
     def __init__(self, config: Config, archive: Archive | None, stack: ExitStack) -> None:
         self._config, self._own, self._stack = config, archive, stack
@@ -88,7 +88,7 @@ class Builder:
         return Step(step.name, tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
 
     def _loaders(self, step: StepConfig) -> Iterator[Loader]:
-        """What loads by the resources of a step, in their order."""
+        """The loaders for the resources of a step, in their order."""
         origins = {source.name: source.replay_url for source in step.sources if source.replay_url}
         for resource in step.resources:
             if resource.kind == "live":
@@ -100,7 +100,8 @@ class Builder:
         return WarcLoader(resolver, RangeReader(self.web, step.timeout))
 
     def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
-        """An archive of ours, the own one or another; an empty source where it cannot be opened."""
+        """A source for an archec archive: the configured one, or another one. The source is empty if the archive cannot
+        be opened."""
         archive = self._own
         if source.path:
             path = self._config.path(source.path)
@@ -119,7 +120,7 @@ class Builder:
         return OwnSource(source.name, archive)
 
     def _resolver(self, resource: ResourceConfig, timeout: float) -> Resolver:
-        """What finds files by a resource."""
+        """The resolver that finds files by a resource."""
         if resource.kind == "redis":
             return RedisResolver(resource.place, timeout)
         if "://" in resource.place:

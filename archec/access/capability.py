@@ -1,4 +1,4 @@
-"""The access layer on the server: who asks, what is asked of which collection, and what is noted of it."""
+"""The access layer on the server: identifies the viewer, dispatches the request, and writes the audit log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EXPOSED = "Memento-Datetime, Link, Content-Location, Archive-Source-Coll, ResEr
 
 
 class AccessCapability:
-    """See :class:`archec.server.app.Capability` and this module's docstring."""
+    """See :class:`archec.server.app.Capability` and the module docstring."""
 
     name = "access"
     page = ""
@@ -51,12 +51,12 @@ class AccessCapability:
         self._answers: Counter[tuple[str, str]] = Counter()
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Every path that is no one else's."""
+        """One route, for every path that no other capability serves."""
         return [_Everything(self)]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Indexes are checked in the background; rules and tokens are looked at once a second."""
+        """While the server runs: checks indexes in the background, and watches rules and tokens."""
         policy = Policy.of(self._config.fetch, self._config.agent, "remote")
         async with Sender(policy) as self._web.sender:
             tasks = [asyncio.create_task(self._gate.watch()), asyncio.create_task(self._prepare())]
@@ -77,7 +77,7 @@ class AccessCapability:
                         _log.warning("collection %s: %s", collection.name, fault)
 
     def healthy(self) -> str:
-        """What is wrong with the gate or with indexes."""
+        """The faults of the gate, of the audit log and of indexes; "" if there are none."""
         faults = [self._gate.fault, self._gate.audit.fault]
         faults += [
             f"{one.name}: {fault}" for one in self._collections.values() for s in one.sources for fault in s.faults()
@@ -85,7 +85,8 @@ class AccessCapability:
         return "; ".join(filter(None, faults))
 
     def metrics(self) -> Iterable[Metric]:
-        """Answers by kind and status. No names: a reader may not know the collections."""
+        """Responses by kind and status. No collection is named: whoever reads the metrics may not be allowed to know
+        them."""
         answers = CounterMetricFamily("archec_access_answers", "Answers by kind and status.", labels=("kind", "status"))
         for labels, count in sorted(self._answers.items()):
             answers.add_metric(labels, count)
@@ -152,7 +153,7 @@ class AccessCapability:
             raise Refused(error.http_status, error.message) from error
 
     def _common(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
-        """Headers of every answer."""
+        """The headers that every response has."""
         made = [(b"x-content-type-options", b"nosniff")]
         if "authorization" in exchange.headers:
             made.append((b"cache-control", b"private"))
@@ -167,7 +168,7 @@ class AccessCapability:
 
 
 class _Everything(BaseRoute):
-    """A route for all paths that no other capability has."""
+    """A route for all paths that no other capability serves."""
 
     def __init__(self, capability: AccessCapability) -> None:
         self._capability = capability

@@ -1,4 +1,4 @@
-"""Collections: sources that are asked together, and sequences of these that are tried in turn."""
+"""Collections: groups of sources that are queried at the same time, tried one group after the other."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from archec.access.sources import AskedSource, Errors, LocalSource, Source
 
 T = TypeVar("T")
 Visible = Callable[[Iterator[Row]], Iterator[Row]]
-"""Leaves out the rows that somebody may not see, and marks those that were withdrawn."""
+"""Drops the rows that a viewer may not see, and marks the withdrawn ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Sources that are asked at once, and what loads the records of their rows, in turn. ``timeout`` in seconds; those
-    elsewhere keep to it themselves."""
+    """Sources that are queried at the same time, and the loaders that are tried in turn for the records of their rows.
+    ``timeout`` is in seconds; remote sources apply it themselves."""
 
     name: str
     local: tuple[LocalSource, ...]
@@ -38,11 +38,11 @@ class Step:
     grouped: bool
 
     async def answer(self, query: Query, errors: Errors, visible: Visible) -> Iterator[Row]:
-        """The rows that answer a query."""
+        """Returns the rows that match a query."""
         return apply(visible(await self._rows(query, errors)), query)
 
     async def _rows(self, query: Query, errors: Errors) -> Iterator[Row]:
-        """The rows of all sources that answer in time, merged."""
+        """The merged rows of all sources that answer in time."""
         local = [one for one in self.local if query.wants(one.name)]
         remote = [one for one in self.remote if query.wants(one.name)]
         if not remote and is_short(query):
@@ -68,16 +68,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A collection: its steps, of which the first counts that finds anything. Rows that are added go into the file or
-    directory ``fed``."""
+    """A collection and its steps. The first step that finds any rows answers a query. Rows that are added go into the
+    file or directory ``fed``."""
 
     name: str
     steps: tuple[Step, ...]
     fed: Path | None = None
 
     async def rows(self, query: Query, errors: Errors, visible: Visible) -> Iterator[Row]:
-        """The rows that answer a query, of the first step that has any. ``errors`` is complete when they have been
-        read."""
+        """Returns the rows that match a query, from the first step that has any. ``errors`` is complete only once the
+        rows have been read."""
         for step in self.steps:
             rows = await step.answer(query, errors, visible)
             first = await first_of(rows, query)
@@ -92,10 +92,10 @@ class Collection:
 
 
 def is_short(query: Query) -> bool:
-    """Whether the first rows of an answer are found without reading many others."""
+    """Whether the first rows of an answer can be found without reading many others."""
     return bool(query.key) and not query.filters and query.order == query.source_order
 
 
 async def first_of(made: Iterator[T], query: Query) -> T | None:
-    """The next of what is made of rows, None if there is none."""
+    """The next item of an iterator over rows, or None at its end. Runs in a thread unless the query is short."""
     return next(made, None) if is_short(query) else await to_thread.run_sync(next, made, None)

@@ -1,4 +1,4 @@
-"""What goes wrong, and how it is answered."""
+"""The errors of the access layer and their HTTP statuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ CHALLENGE = (
 
 
 class SourceFailed(ArchecError):
-    """A source cannot answer; the others can. The message is for the client: it names no path and no address."""
+    """A source cannot answer; the other sources still can. The message is for the client: it contains no path and no
+    address."""
 
     http_status = 503
 
@@ -25,12 +26,12 @@ class LoadFailed(ArchecError):
 
 
 class NotInTime(LoadFailed):
-    """The server of a source gave no answer in time: no other row of the source is tried."""
+    """The server of a source timed out: no other row of that source is tried."""
 
 
 class Refused(ArchecError):
-    """A request that gets no answer: its status, why (for the client), and headers. ``errors`` are the reasons of
-    sources."""
+    """A request that is refused, with a status, a message for the client, and headers. ``errors`` has the messages of
+    sources that failed."""
 
     def __init__(
         self,
@@ -46,5 +47,5 @@ class Refused(ArchecError):
 
 
 def unauthorized() -> Refused:
-    """The refusal of whoever has no valid token. It is the same whatever was requested."""
+    """The refusal of a client without a valid token. It is the same whatever was requested."""
     return Refused(401, "A token is needed", CHALLENGE)

@@ -1,4 +1,4 @@
-"""One request as the access layer sees it, and answers in the forms that it gives."""
+"""One HTTP request to the access layer, and the forms of its responses."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _NOT_IN_URIS = re.compile("[^!#-;=?-Z\\[\\]_a-z~]")
 
 
 class Exchange:
-    """A request, and what has been answered so far: status and bytes, for the audit log."""
+    """A request. Its body is kept until :meth:`close`."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope, self.receive = scope, receive
         self.method: str = scope["method"]
         self._body: IO[bytes] | None = None
         self.note: dict[str, str] = {}
-        """What the audit log is to say of it."""
+        """Fields for the audit log."""
 
     @cached_property
     def headers(self) -> dict[str, str]:
-        """Headers by their names in lower case; several of one name with commas between."""
+        """Headers by lower-case name. Repeated headers are joined with commas."""
         made: dict[str, str] = {}
         for name, value in self.scope["headers"]:
             key, text = name.decode("latin-1"), value.decode("latin-1")
@@ -54,13 +54,13 @@ class Exchange:
 
     @cached_property
     def path(self) -> str:
-        """The path as it was sent, escapes and all."""
+        """The path as it was sent, not unescaped."""
         raw = self.scope.get("raw_path") or self.scope["path"].encode("utf-8")
         return bytes(raw).partition(b"?")[0].decode("latin-1")
 
     @property
     def query_string(self) -> str:
-        """The query as it was sent."""
+        """The query string as it was sent."""
         return bytes(self.scope["query_string"]).decode("latin-1")
 
     @cached_property
@@ -75,12 +75,12 @@ class Exchange:
 
     @property
     def base(self) -> str:
-        """Scheme and host as requested."""
+        """Scheme and host of the request."""
         return f"{self.scope['scheme']}://{self.headers.get('host', 'localhost')}"
 
     async def body(self, limit: int, timeout: float) -> Body:
-        """The body, which is there until the exchange is closed. Raises Refused for one that is too large, or of which
-        nothing comes for ``timeout`` seconds."""
+        """Reads the body, which is kept until the exchange is closed. Raises Refused if it is larger than ``limit``
+        bytes, if it ends early, or if no data arrives for ``timeout`` seconds."""
         file = self._body = cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - see close()
         size = 0
         close = (("Connection", "close"),)
@@ -101,13 +101,13 @@ class Exchange:
                 return Body(file)
 
     def close(self) -> None:
-        """Lets go of the body."""
+        """Releases the body."""
         if self._body is not None:
             self._body.close()
 
 
 def first_part(path: str) -> tuple[str, str]:
-    """The first part of a path, unescaped, and the rest behind its slash."""
+    """Splits a path into its first segment, unescaped, and the rest after the slash."""
     first, _, rest = path[1:].partition("/")
     return unquote(first), rest
 
@@ -115,7 +115,7 @@ def first_part(path: str) -> tuple[str, str]:
 def answer(
     status: int, body: bytes | str, media_type: str, headers: Iterable[tuple[str, str]] = ()
 ) -> Response:
-    """A small answer."""
+    """Returns a response with a small body."""
     response = Response(body, status)
     for name, value in (("Content-Type", media_type), *headers):
         response.raw_headers.append((name.lower().encode("latin-1"), header_value(value).encode("latin-1")))
@@ -123,7 +123,8 @@ def answer(
 
 
 def message(status: int, text: str, errors: Mapping[str, str], headers: Iterable[tuple[str, str]] = ()) -> Response:
-    """The JSON body of an error; ``errors`` are those of sources, also in the header ``ResErrors``."""
+    """Returns an error response in JSON. ``errors`` are those of sources; they are also sent in the header
+    ``ResErrors``."""
     value: dict[str, object] = {"message": text}
     more = list(headers)
     if errors:
@@ -133,7 +134,7 @@ def message(status: int, text: str, errors: Mapping[str, str], headers: Iterable
 
 
 def error_header(errors: Mapping[str, str]) -> str:
-    """The reasons of sources for a header, as far as there is room."""
+    """The value of ``ResErrors``, shortened if it is too long for a header."""
     text = json.dumps(dict(errors))
     if len(text) <= _MAX_HEADER:
         return text
@@ -141,22 +142,22 @@ def error_header(errors: Mapping[str, str]) -> str:
 
 
 def as_uri(url: str) -> str:
-    """A URL between the brackets of a link, or in a header: what is no part of the grammar is escaped."""
+    """Escapes a URL for a link or a header: every character that the grammar of URIs does not allow."""
     return quote(url, safe=_IN_URIS) if _NOT_IN_URIS.search(url) else url
 
 
 def header_value(text: str) -> str:
-    """A value for a header: ASCII, without what could end the line."""
+    """Makes text safe for a header: printable ASCII only, others replaced by ``?``."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(char if " " <= char < "\x7f" else "?" for char in text)
 
 
 class Chunks(Response):
-    """An answer in chunks that are made as they are sent, in a thread: flat memory, for slow clients too.
+    """A response that is generated in a thread while it is sent, so that memory stays flat for slow clients, too.
 
-    ``first`` is the beginning of the body; ``failed`` is asked at the end: if something went wrong meanwhile the
-    connection is cut, so that no one takes the part for the whole.
+    ``first`` is the beginning of the body. If ``errors`` has grown by the end, a source has failed meanwhile: the
+    connection is closed, so that nobody takes a part for the whole.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Adding rows to an index file of this machine and removing them, as OutbackCDX lets crawlers do.
+"""Adds rows to local index files and removes them, with the interface of OutbackCDX for crawlers.
 
-The rows of a directory go into its file ``added.cdxj``. Few rows go into a small file next to it (:func:`newer_of`),
-which is merged into it when it has grown. Whole new files take the place of old ones: a reader sees the old
-rows or the new ones, and a line that both files have once; one writer at a time in a directory. Lines are put in order
-on disk.
+The rows of a directory go into its file ``added.cdxj``. Small additions go into a small file next to the index file
+(:func:`newer_of`), which is merged into it once it has grown. Files are replaced as a whole, so a reader sees either
+the old rows or the new ones; a line that is in both files is shown once. A lock allows one writer per directory. Lines
+are sorted on disk.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from archec.store.sorting import SortedLines
 _ADDED = "added.cdxj"
 _LOCK = ".archec-access.lock"
 _STEPS = 100
-"""Lines that are read one after the other before the next one is searched."""
+"""Number of lines that are read in sequence before the next one is searched for."""
 _LAST = b"\xff"
 _IN_MEMORY = 4 << 20
 _MAX_NEWER = 8 << 20
-"""Bytes up to which rows go into the newer file: it is written again each time."""
+"""Size in bytes up to which rows go into the newer file, which is rewritten each time."""
 
 
 def fed_path(config: Config, collection: CollectionConfig) -> Path | None:
-    """The file or directory that the rows for a collection go into: its first index of type ``file``."""
+    """The file or directory that rows for a collection are added to: its first index of type ``file``."""
     files = (one.path for step in collection.steps for one in step.sources if one.type == "file")
     return next((config.path(path) for path in files), None)
 
 
 def parse_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of CDXJ for lines of CDX or CDXJ; a key ``-`` is made from the URL. Raises UsageError."""
+    """Converts CDX or CDXJ lines to CDXJ. A key ``-`` is computed from the URL. Raises UsageError."""
     for number, line in enumerate(lines, 1):
         line = without_mark(line) if number == 1 else line
         if is_header(line):
@@ -54,8 +54,8 @@ def parse_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def add(path: Path, lines: Iterable[bytes]) -> int:
-    """Adds lines as :func:`parse_rows` gives them; the number of those that were not there. Nothing is added where one
-    of them is wrong. Raises StorageFailed and StorageFull."""
+    """Adds lines as :func:`parse_rows` yields them, and returns the number of new ones. If one of them is invalid, none
+    is added. Raises StorageFailed and StorageFull."""
     file = _file_of(path)
     newer = newer_of(file)
     with _alone(file.parent), SortedLines(file.parent) as found:
@@ -70,12 +70,12 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
         merged = groupby(heapq.merge(_lines(file), _lines(newer), found))
         added = write_lines(file, (line for line, _ in merged)) - before
         if newer.exists():
-            write_lines(newer, ())  # and not removed: somebody may be about to open it
+            write_lines(newer, ())  # not removed: a reader may be about to open it
         return added
 
 
 def _add_newer(file: Path, newer: Path, found: Iterable[bytes]) -> int:
-    """Adds sorted lines to the newer file; the number of those that were in neither."""
+    """Adds sorted lines to the newer file, and returns the number of those that were in neither file."""
     there = set(_lines(newer))
     with _searched(file) as lines:
         fresh = [line for line in found if line not in there and not _has(lines, line)]
@@ -85,8 +85,7 @@ def _add_newer(file: Path, newer: Path, found: Iterable[bytes]) -> int:
 
 
 def _settle(file: Path) -> None:
-    """Ends a merge that was cut off: the lines of the newer file, which are all in the file then, are removed from
-    it."""
+    """Completes an interrupted merge: removes from the newer file the lines that are already in the file."""
     newer = newer_of(file)
     first = next(_lines(newer), None)
     if first is None or not file.exists():
@@ -98,7 +97,7 @@ def _settle(file: Path) -> None:
 
 @contextmanager
 def _searched(file: Path) -> Iterator[SortedFile]:
-    """The lines of a sorted file, to be searched."""
+    """Opens a sorted file for searching."""
     with storage_errors(file), open(file, "rb") as opened:
         yield SortedFile(os.dup(opened.fileno()), skip_mark(opened), file.name)
 
@@ -108,7 +107,7 @@ def _has(lines: SortedFile, line: bytes) -> bool:
 
 
 def _without(lines: Iterator[bytes], others: Iterable[bytes]) -> Iterator[bytes]:
-    """Sorted lines that are not among others, which are sorted, too."""
+    """Yields the lines that are not among ``others``. Both are sorted."""
     rest = iter(others)
     other = next(rest, None)
     for line in lines:
@@ -119,7 +118,8 @@ def _without(lines: Iterator[bytes], others: Iterable[bytes]) -> Iterator[bytes]
 
 
 def remove(path: Path, lines: Iterable[bytes]) -> int:
-    """Removes the rows with key, time, URL, file and offset of these lines; their number. Raises StorageFailed."""
+    """Removes the rows with the same key, time, URL, file and offset as these lines, and returns their number. Raises
+    StorageFailed."""
     folder = path if path.is_dir() else path.parent
     with SortedLines(folder) as gone:
         for line in lines:
@@ -131,18 +131,19 @@ def remove(path: Path, lines: Iterable[bytes]) -> int:
 
 
 def _remove(file: Path, gone: Iterable[bytes]) -> int:
-    """Removes the rows of a file that say the same as some of these lines, which are sorted."""
+    """Removes the rows of a file that are equivalent to one of these sorted lines."""
     with SortedLines(file.parent, in_memory=_IN_MEMORY) as same:
         with _searched(file) as lines:
-            for line in _saying_the_same(lines, gone):
+            for line in _equivalents(lines, gone):
                 same.add(line.rstrip(b"\r"))
         if not same.empty:
             write_lines(file, _without(_lines(file), same))
         return sum(1 for _ in same)
 
 
-def _saying_the_same(lines: SortedFile, gone: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a file that say the same as some of others, which are sorted. What is not near is searched."""
+def _equivalents(lines: SortedFile, gone: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the lines of a file that are equivalent to one of these sorted lines. Reads on for nearby lines and
+    searches for distant ones."""
     rows: Iterator[bytes] = iter(())
     line = b""
     for number, (begin, group) in enumerate(groupby(gone, key=_key_and_time)):
@@ -168,7 +169,7 @@ def _identity(line: bytes) -> tuple[str, ...] | None:
 
 
 def _file_of(path: Path) -> Path:
-    """The file to write. A directory that is not there yet is made."""
+    """The file to write to. Creates a directory that does not exist yet."""
     if path.name.endswith(".cdxj") and not path.is_dir():
         return path
     if path.is_file() or path.name.endswith(ENDINGS):
@@ -189,7 +190,7 @@ def _lines(file: Path) -> Iterator[bytes]:
 
 
 def write_lines(file: Path, lines: Iterable[bytes]) -> int:
-    """Replaces a file by one with these lines; their number. Raises StorageFailed and StorageFull."""
+    """Replaces a file by one with these lines, and returns their number. Raises StorageFailed and StorageFull."""
     count = 0
     with atomic_stream(file) as out:
         for line in lines:
@@ -200,7 +201,7 @@ def write_lines(file: Path, lines: Iterable[bytes]) -> int:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While the lock of a directory is held."""
+    """Holds the lock of a directory."""
     with storage_errors(folder):
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

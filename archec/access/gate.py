@@ -1,6 +1,7 @@
-"""The gate: every request for a collection passes it. Tokens, rules, limits of rate, and the audit log.
+"""The gate that every request to a collection passes: tokens, access rules, rate limits and the audit log.
 
-Tokens are looked at for each request; rules, and what is in progress with a token, once a second.
+Tokens are checked on each request. Changes of rules and revoked tokens of running transfers are noticed within a
+second.
 """
 
 from __future__ import annotations
@@ -26,36 +27,37 @@ from archec.errors import ArchecError
 
 _log = logging.getLogger("archec.access.gate")
 _LOOK = 0.5
-"""Seconds between two looks at the configuration and at what is in progress."""
+"""Seconds between two checks of the configuration and of running transfers."""
 _SERVED = ("name", "object_store", "database", "fetch.", "server.", "oai.", "access.", "collections")
 _RELOADED = ("access.rules", "access.open")
 
 
 class TransferEnded(ArchecError):
-    """What was being sent must not be sent any more; the connection is cut."""
+    """The client may no longer receive what is being sent; the connection is closed."""
 
 
 class Gate:
-    """See the module. ``looking_up`` gives for a request what completes what rows say of themselves, where rules need
-    that."""
+    """See the module docstring. ``looking_up`` returns, for one request, a function that completes what a row says
+    about itself from the catalogue; it is used if the rules need that."""
 
     def __init__(self, config: Config, looking_up: Callable[[], Callable[[Row], Subject]] = lambda: subject_of) -> None:
         self._config, self._looking_up = config, looking_up
         self._tokens = TokenFile(token_path(config))
         self.rules = Rules(config.access.rules, config.access.open)
         self._stamp = _stamp_of(config)
-        self._begun = load(config.file) if self._stamp is not None else config  # without what the command line adds
+        self._begun = load(config.file) if self._stamp is not None else config  # without options of the command line
         self._buckets: dict[str, tuple[float, float]] = {}
         self._transfers: dict[asyncio.Task[object], Token] = {}
         self.audit = AuditLog(config.path(config.access.audit) if config.access.audit else None)
         self.fault = ""
 
     def check(self) -> None:
-        """Raises ConfigError if the file of tokens cannot be used."""
+        """Raises ConfigError if the token file cannot be used."""
         self._tokens.tokens()
 
     def enter(self, authorization: str, address: str) -> Viewer:
-        """Who asks. Raises Refused: 401 for an unknown token, and without one if nothing is open; 429."""
+        """Identifies the viewer. Raises Refused: 401 for an unknown token, or for none if no rule opens anything; 429
+        if the rate limit of the token is exceeded."""
         rules = self.rules
         look_up = self._looking_up() if rules.need_catalogue else subject_of
         if not authorization:
@@ -83,7 +85,7 @@ class Gate:
 
     @contextmanager
     def transfer(self, viewer: Viewer | None) -> Iterator[None]:
-        """While something is sent: ends with TransferEnded soon after the token has become invalid."""
+        """Wraps the sending of a response. Raises TransferEnded soon after the token has become invalid."""
         task = asyncio.current_task()
         if viewer is None or viewer.token is None or task is None:
             yield
@@ -99,13 +101,14 @@ class Gate:
             self._transfers.pop(task, None)
 
     async def watch(self) -> None:
-        """Looks at the rules and at what is in progress, until it is cancelled."""
+        """Checks rules and running transfers until it is cancelled."""
         while True:
             self.look()
             await asyncio.sleep(_LOOK)
 
     def look(self) -> None:
-        """One look. A configuration that cannot be read leaves the rules as they were, and is a fault."""
+        """Checks rules and running transfers once. An unreadable configuration leaves the rules unchanged and sets
+        ``fault``."""
         self.audit.look()
         try:
             stamp = _stamp_of(self._config)
@@ -129,7 +132,7 @@ class Gate:
 
 
 def token_of(authorization: str) -> str:
-    """The text of a token in an Authorization header: Bearer, or the password of Basic; "" for anything else."""
+    """The token in an Authorization header: of Bearer, or the password of Basic. "" for anything else."""
     scheme, _, value = authorization.partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer":
@@ -143,7 +146,7 @@ def token_of(authorization: str) -> str:
 
 
 def _changed(before: Config, after: Config) -> list[str]:
-    """The settings of a server that differ and are not reloaded."""
+    """The settings of the server that differ and need a restart."""
     names = (name for name in setting_names() if name.startswith(_SERVED) and name not in _RELOADED)
     return [name for name in names if attrgetter(name)(before) != attrgetter(name)(after)]
 

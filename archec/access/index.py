@@ -1,4 +1,4 @@
-"""Answers of the index API: rows in one of the forms, from their first chunk on."""
+"""Responses of the index API: rows in the requested format, streamed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES: Mapping[Output, str] = {
     "link": "application/link-format",
 }
 _FIRST = 100
-"""Rows of the first chunk, which is sent at once."""
+"""Number of rows in the first chunk, which is sent at once."""
 _CHUNK = 1 << 16
 NO_CAPTURES = "No Captures found"
 
@@ -34,7 +34,8 @@ NO_CAPTURES = "No Captures found"
 async def answer_index(
     collection: Collection, query: Query, viewer: Viewer, *, empty_is_missing: bool = False
 ) -> Response:
-    """The rows of a query. ``empty_is_missing``: an empty answer in JSON is 404, as clients of Common Crawl expect."""
+    """Returns the rows of a query. With ``empty_is_missing``, an empty result in JSON is a 404, as clients of Common
+    Crawl expect."""
     asked = {name for name, _ in query.given}
     if "showPagedIndex" in asked and Arguments(query.given).flag("showPagedIndex"):
         summary = await to_thread.run_sync(summary_of, collection, query)
@@ -60,7 +61,8 @@ async def answer_index(
 async def visible_pages(
     collection: Collection, query: Query, viewer: Viewer, given: Sequence[Argument]
 ) -> Pages | None:
-    """The pages that the parameters ask for, None if they ask for none; none where he may see no row of them."""
+    """The pages that the parameters ask for, or None if they ask for none. The number of pages is 0 if the viewer may
+    see none of the rows."""
     pages = await to_thread.run_sync(pages_of, collection, query, given)
     if pages is None or viewer.sees_all:
         return pages
@@ -72,7 +74,8 @@ async def visible_pages(
 
 
 async def _summary(lines: Iterator[bytes], query: Query, viewer: Viewer) -> Response:
-    """Lines of the summary of a ZipNum index, which name rows that were not judged."""
+    """Returns lines of the summary of a ZipNum index. They cover rows that no rule was applied to, so only viewers who
+    may see everything get them."""
     if not viewer.sees_all:
         viewer.check_empty()
         raise Refused(403, "showPagedIndex needs a token")
@@ -92,7 +95,7 @@ def _as_block(line: bytes) -> bytes:
 async def answer_rows(
     rows: Iterator[Row], query: Query, viewer: Viewer, errors: Errors, *, empty_is_missing: bool = False
 ) -> Response:
-    """These rows in the form that a query asks for."""
+    """Returns these rows in the format that the query asks for."""
     chunks = encoded(rows, query)
     first = await first_of(chunks, query) or b""
     if not first:
@@ -108,7 +111,7 @@ async def answer_rows(
 
 
 def encoded(rows: Iterator[Row], query: Query) -> Iterator[bytes]:
-    """The body of an answer, in chunks: a small one first."""
+    """Yields the body of a response in chunks, a small one first."""
     if query.output == "link":
         yield from _links(rows)
         return
@@ -140,7 +143,8 @@ def _links(rows: Iterator[Row]) -> Iterator[bytes]:
 
 
 def list_sources(collection: Collection) -> Response:
-    """The sources of a collection by name, with their types, and those that are left out because they keep failing."""
+    """Returns the names and types of a collection's sources, and the names of those skipped because they keep
+    failing."""
     value: dict[str, object] = {"sources": {source.name: source.type for source in collection.sources}}
     out = [source.name for source in collection.sources if source.is_out]
     if out:

@@ -1,7 +1,7 @@
-"""Sorted files of CDXJ and CDX lines: checked once, then searched by halves.
+"""Sorted files of CDXJ and CDX lines: checked once, then searched by bisection.
 
-Files are read by position and not mapped into memory: one that is cut while it is read then ends the answer with an
-error, and not the process with a signal.
+Files are read with ``pread`` instead of being memory-mapped: if a file is truncated while it is read, the query fails
+with an error instead of the process with a signal.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, any_row, cdx_
 _BLOCK = 1 << 16
 _PROBE = 1 << 10
 _WINDOW = 1 << 13
-"""Bytes of a stretch that is read as a whole, in place of more probes."""
+"""Size in bytes below which a range is read as a whole instead of being bisected further."""
 _REMEMBERED = 200
-"""Bytes of a line that are remembered of a probe."""
+"""Bytes of a line that are cached per probe."""
 _MAX_PROBES = 4096
-"""Maximum number of probes that are remembered: every search begins with the same ones."""
+"""Maximum number of cached probes. Every search begins with the same ones."""
 ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")
-"""The endings of names of index files, ZipNum indexes not among them."""
+"""Suffixes of index files, except ZipNum indexes."""
 MAX_LINE = 1 << 20
-"""Length of the longest line that an index may have."""
+"""Maximum length of a line of an index."""
 MAX_UNPACKED = 4 << 30
-"""Bytes of the largest index that is unpacked."""
+"""Maximum size in bytes of an index that is decompressed."""
 _GZIP = b"\x1f\x8b"
 
 
 class Stamp(NamedTuple):
-    """What tells that a file is still the same."""
+    """Identifies a version of a file: if it is equal, the file has not changed."""
 
     size: int
     mtime: int
@@ -48,7 +48,8 @@ class Stamp(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What one pass over a file found: where its lines begin (after a header) and how they are read; or ``fault``."""
+    """The result of one pass over a file: where its lines begin (after a header) and the function that parses them, or
+    its ``fault``."""
 
     begin: int = 0
     read: LineReader = any_row
@@ -56,8 +57,8 @@ class Found(NamedTuple):
 
 
 class SortedFile:
-    """Lines of an open file (see :class:`archec.access.ordering.SortedLines`), which is closed when nothing reads them
-    any more."""
+    """The lines of an open file (see :class:`archec.access.ordering.SortedLines`). The file is closed once nothing uses
+    the object."""
 
     def __init__(self, descriptor: int, begin: int, name: str) -> None:
         self._descriptor, self._begin, self._name = descriptor, begin, name
@@ -68,7 +69,7 @@ class SortedFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the file when it was opened."""
+        """Size of the file in bytes when it was opened."""
         return self._size
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
@@ -112,14 +113,14 @@ class SortedFile:
             yield rest
 
     def find(self, key: bytes) -> int:
-        """The position of the first line that is not below ``key``."""
+        """The position of the first line that is not less than ``key``."""
         return self._found(key)[0]
 
     def _found(self, key: bytes) -> tuple[int, int, bytes]:
-        """The position of the first line that is not below ``key``, and what was read around it: from where, and the
-        bytes."""
+        """The position of the first line that is not less than ``key``, and the bytes read around it with their
+        position: (position, position of the bytes, bytes)."""
         known, found = self._last
-        if key == known:  # what is read outwards from a line begins there twice
+        if key == known:  # a query for the closest rows reads from the same line in both directions
             return found
         low, high = self._begin, self._size
         needed, probes = len(key), self._probes
@@ -141,12 +142,13 @@ class SortedFile:
         return found
 
     def key_at(self, position: int) -> bytes:
-        """The line in which a byte of the file is."""
+        """The line that contains the byte at ``position``."""
         _, line, _ = self._line_at(position, self._begin, self._size, MAX_LINE)
         return line
 
     def _line_at(self, position: int, low: int, high: int, needed: int) -> tuple[int, bytes, int]:
-        """Begin, first ``needed`` bytes and following position of the line at ``position``; lines begin at ``low``."""
+        """Start, first ``needed`` bytes, and end (the start of the next line) of the line at ``position``. The first
+        line begins at ``low``."""
         reach = _PROBE
         while True:
             left = max(low, position - reach)
@@ -175,7 +177,7 @@ class SortedFile:
 
 
 def _line_in(data: bytes, key: bytes) -> int:
-    """The position in sorted lines of the first one that is not below ``key``."""
+    """The position of the first line in sorted lines that is not less than ``key``."""
     low, high = 0, len(data)
     while low < high:
         middle = (low + high) // 2
@@ -190,23 +192,24 @@ def _line_in(data: bytes, key: bytes) -> int:
 
 
 Form = Callable[[bytes], bool]
-"""Whether the first line of a file is of the right form."""
+"""Whether the first line of a file has the expected format."""
 
 
 class IndexFile:
-    """A file of an index, or of other sorted lines, by its path: opened and checked when it is first used, and again
-    when it has changed. Messages name it by ``told``, by default its path."""
+    """A sorted file by its path. It is opened and checked on first use, and again after it has changed. Messages call
+    it ``shown_path``, by default its path."""
 
-    def __init__(self, path: Path, name: str, form: Form | None = None, told: Path | None = None) -> None:
+    def __init__(self, path: Path, name: str, form: Form | None = None, shown_path: Path | None = None) -> None:
         self.path = path
         self.name, self._form = name, form or _is_row
-        self._told = os.fsencode(told or path).decode("utf-8", "backslashreplace")
+        self._shown = os.fsencode(shown_path or path).decode("utf-8", "backslashreplace")
         self._known: tuple[Stamp | None, Found | None, SortedFile | None] = (None, None, None)
-        """What belongs together is replaced as a whole, as it is read without the lock."""
+        """Replaced as a whole, because it is read without the lock."""
         self._lock = threading.Lock()
 
     def opened(self) -> tuple[SortedFile, LineReader]:
-        """Its lines, and how they are read. Raises SourceFailed if it cannot be read or is not sorted."""
+        """Returns the lines of the file and the function that parses them. Raises SourceFailed if the file cannot be
+        read or is not sorted."""
         try:
             stamp = stamp_of(os.stat(self.path))
             known, found, lines = self._known
@@ -214,23 +217,23 @@ class IndexFile:
                 with self._lock:
                     lines, found = self._opened(stamp)
         except OSError as error:
-            raise SourceFailed(f"{self._told}: cannot be read: {error.strerror}") from error
+            raise SourceFailed(f"{self._shown}: cannot be read: {error.strerror}") from error
         if lines is None:
             raise SourceFailed(found.fault)
         return lines, found.read
 
     def lines(self) -> tuple[SortedLines, LineReader]:
-        """What queries are answered from, and how it is read: by default the lines of the file. Raises SourceFailed."""
+        """Returns the lines that answer queries and the function that parses them. Raises SourceFailed."""
         return self.opened()
 
     def forget(self) -> None:
-        """Closes the file until it is used again; it need not be checked again for that."""
+        """Closes the file until it is used again. It need not be checked again then."""
         stamp, found, _ = self._known
         self._known = (stamp, found, None)
 
     @property
     def is_checked(self) -> bool:
-        """Whether the pass over the present contents is over."""
+        """Whether the current contents have been checked."""
         try:
             return stamp_of(os.stat(self.path)) == self._known[0]
         except OSError:
@@ -238,7 +241,7 @@ class IndexFile:
 
     @property
     def fault(self) -> str:
-        """What the last pass found wrong."""
+        """The fault that the last check found, or ""."""
         found = self._known[1]
         return found.fault if found is not None else ""
 
@@ -251,8 +254,8 @@ class IndexFile:
         with open(self.path, "rb") as file:
             stamp = stamp_of(os.fstat(file.fileno()))
             try:
-                with _plain(file, self._told) as plain:
-                    found = known or check_sorted(plain, self._told, self._form)
+                with _plain(file, self._shown) as plain:
+                    found = known or check_sorted(plain, self._shown, self._form)
                     descriptor = -1 if found.fault else os.dup(plain.fileno())
             except SourceFailed as error:
                 found, descriptor = Found(fault=error.message), -1
@@ -262,30 +265,30 @@ class IndexFile:
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """The stamp of a file's status."""
+    """The stamp of a file with this status."""
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def newer_of(path: Path) -> Path:
-    """The file next to an index file to which rows are added until it has grown. Its name comes first in a folder: it
+    """The small file next to an index file that collects added rows. Its name sorts before that of the index file: it
     must be read first, so that no row is missed while the two are merged."""
     return path.with_name(f"{path.stem},new.cdxj")
 
 
 def without_mark(start: bytes) -> bytes:
-    """The beginning of a file without its byte order mark, which is no part of the first line."""
+    """The start of a file without its byte order mark, which is not part of the first line."""
     return start.removeprefix(BOM_UTF8)
 
 
 def skip_mark(file: IO[bytes]) -> int:
-    """Begins to read a file behind its byte order mark; the position."""
+    """Seeks to the first byte after the byte order mark, and returns its position."""
     file.seek(0)
     start = file.read(len(BOM_UTF8))
     return file.seek(len(start) - len(without_mark(start)))
 
 
 def check_sorted(file: BinaryIO, name: str, form: Form) -> Found:
-    """Reads a file from its beginning to its end: whether it is sorted and of a form, and what its header says."""
+    """Reads a whole file, checks that its lines are sorted and have the expected format, and reads its header."""
     begin, number, before = skip_mark(file), 0, b""
     read: LineReader = any_row
     while line := file.readline(MAX_LINE + 1):
@@ -308,7 +311,7 @@ def check_sorted(file: BinaryIO, name: str, form: Form) -> Found:
 
 
 def is_header(line: bytes) -> bool:
-    """Whether a line before the rows is no row: it is empty, names the columns of CDX, or is about a CDXJ file."""
+    """Whether a line before the rows is a header: empty, the columns of CDX, or metadata of CDXJ."""
     return line.strip()[:4] in (b"", b"CDX ") or line.startswith(b"!")
 
 
@@ -324,14 +327,14 @@ def _by_header(line: bytes) -> LineReader:
 
 
 def _is_row(line: bytes) -> bool:
-    """Whether a line is of CDXJ or CDX."""
+    """Whether a line is CDXJ or CDX."""
     parts = line.rstrip(b"\r\n").split(b" ")
     return len(parts) in CDX_FORMS or (len(parts) > 2 and parts[2].startswith(b"{"))
 
 
 @contextmanager
 def _plain(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
-    """The file, or if it is a gzip file a file without a name with what it contains."""
+    """Yields the file itself, or a temporary file with its decompressed contents if it is a gzip file."""
     if os.pread(file.fileno(), 2, 0) != _GZIP:
         yield file
         return

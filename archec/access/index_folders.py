@@ -1,4 +1,4 @@
-"""Index files of this machine as a source: one file, or a directory of many, looked at again for each query."""
+"""Local index files as a source: one file, or a directory, which is listed again when it has changed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from archec.access.zipnum import ZipNumFile
 
 _ENDINGS = (*ENDINGS, ".idx")
 _MAX_OPEN = 200
-"""Maximum number of files of a directory that stay open."""
+"""Maximum number of open files of a directory."""
 _SETTLED = 2.0
-"""Seconds after which a directory's time of change tells of all changes: file systems count it in steps."""
+"""Age in seconds from which a directory's mtime accounts for all changes: file systems record it with a coarse
+resolution."""
 
 
 class FileSource(LocalSource):
-    """A file or a directory with index files, which were unpacked from the file ``packed`` if that is given."""
+    """An index file, or a directory of them. ``packed`` is the file that they were extracted from, if any."""
 
     def __init__(self, name: str, type_: str, path: Path, packed: Path | None = None) -> None:
         super().__init__(name)
@@ -62,21 +63,21 @@ class FileSource(LocalSource):
         return list(found.values())
 
     def prepare(self) -> None:
-        """Checks the files that have not been checked."""
+        """Checks the files that have not been checked yet."""
         for file in self._present(Errors()):
             if not file.is_checked:
                 try:
                     file.opened()
                 except SourceFailed:
-                    continue  # it is among the faults
+                    continue  # faults() reports it
 
     def faults(self) -> Iterable[str]:
-        """What is wrong with its files. That there are none is no fault: each answer says so."""
+        """The faults of its files. An empty directory is not a fault: every answer reports it."""
         return [file.fault for file in self._present(Errors()) if file.fault]
 
     def largest(self, query: Query) -> tuple[SortedFile, bool] | None:
-        """The file with the most lines in the range of a query, by which its pages are cut, and whether it is the
-        summary of a ZipNum index; None if no file can be read."""
+        """The file with the most data in the range of a query, and whether it is the summary of a ZipNum index. Pages
+        are cut by it. None if no file can be read."""
         best: tuple[SortedFile, bool] | None = None
         most = -1
         for file in self._present(Errors()):
@@ -90,7 +91,7 @@ class FileSource(LocalSource):
         return best
 
     def _present(self, errors: Errors) -> list[IndexFile]:
-        """The files there are now."""
+        """The files that exist now."""
         try:
             status = os.stat(self._path)
         except OSError as error:
@@ -124,10 +125,10 @@ class FileSource(LocalSource):
     def _file(self, path: Path, name: str) -> IndexFile:
         if self.type == "zipnum" or path.name.endswith(".idx"):
             return ZipNumFile(path, name)
-        return IndexFile(path, name, told=self._packed and self._packed / path.name)
+        return IndexFile(path, name, shown_path=self._packed and self._packed / path.name)
 
     def _keep(self, file: IndexFile) -> None:
-        """Notes that a file is open, and closes the one that has not been used for longest where there are many."""
+        """Marks a file as recently used, and closes the least recently used one if more than ``_MAX_OPEN`` are open."""
         if len(self._files) <= _MAX_OPEN:
             return
         self._open[file] = None
@@ -137,7 +138,7 @@ class FileSource(LocalSource):
 
 
 def _once(rows: Iterator[Row]) -> Iterator[Row]:
-    """Rows in order, of those with the same line one."""
+    """Drops rows with the same line as the row before."""
     before: bytes | None = None
     for row in rows:
         if row.line != before:

@@ -1,4 +1,4 @@
-"""``archec access sort``: index files put in byte order, with memory that does not depend on their size."""
+"""``archec access sort``: sorts index files by bytes, in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from archec.store.sorting import SortedLines
 
 
 class Unsortable(ArchecError):
-    """A file that is no index: the message names it and what is wrong."""
+    """The file is not an index. The message names it and the fault."""
 
     exit_code = Exit.CORRUPT
 
 
 class Sorted(NamedTuple):
-    """What was done to a file: its lines, those that were there twice, and whether it had been sorted already."""
+    """The result for a file: the number of its lines, the number of duplicates, and whether it was sorted already."""
 
     lines: int
     repeated: int
@@ -30,8 +30,8 @@ class Sorted(NamedTuple):
 
 
 def sort_index(path: Path) -> Sorted:
-    """Sorts an index file in place: a whole new file takes the place of the old one. A header stays on top; a byte
-    order mark and empty lines are removed.
+    """Sorts an index file and replaces it as a whole. A header stays at the top; a byte order mark, empty lines and
+    duplicates are removed.
 
     Raises Unsortable, StorageFailed and StorageFull.
     """

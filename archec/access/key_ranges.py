@@ -1,7 +1,7 @@
-"""Stretches of keys in the obi store: all files below a URL, of a host or of a domain, or all templates of an archive.
+"""Ranges of keys in the obi store: all files below a URL, of a host or of a domain, or all templates of an archive.
 
-Ids are not in the order of keys. They are read host by host (templates: archive by archive), in the order of the keys
-of these, so that no more than the ids of one host are put in order before its rows are given.
+Ids do not sort like keys. They are read host by host (templates: archive by archive) in the order of the keys, so that
+only the ids of one host have to be sorted before its rows are returned.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from archec.store.sorting import SortedLines as Sorter
 
 _PAGE = 1000
 _BATCH = 100
-"""Obis that are looked up at once."""
+"""Number of obis per look-up."""
 _SCHEMES = ("ftp", "http", "https")
 _WWW = re.compile(r"www[0-9]*\.")
-"""The beginning of a host that is not part of its key."""
+"""The prefix of a host that its key leaves out."""
 _NUMBERED = re.compile(r"www[0-9]+")
 _MOST_NUMBERED = 1000
 _LAST = "\U0010ffff"
 
 
 class Group(NamedTuple):
-    """The obis whose keys begin with ``key``: the ranges in which their ids are."""
+    """The obis whose keys begin with ``key``, as ranges of ids."""
 
     key: bytes
     kind: Kind
@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 
 class Stretch:
-    """The lines of a query for more than one key. See :class:`archec.access.ordering.SortedLines`."""
+    """The lines for a query of more than one key. See :class:`archec.access.ordering.SortedLines`."""
 
     def __init__(self, archive: Archive, query: Query, lines_of: Callable[[Obi], Iterable[bytes]]) -> None:
         self._catalogue, self._query, self._lines_of = archive.catalogue, query, lines_of
@@ -70,7 +70,7 @@ class Stretch:
                     yield from (line for line in sorted(lines, reverse=True) if start <= line < end)
 
     def _read(self, group: Group, start: bytes, end: bytes, found: Sorter) -> None:
-        """Adds the key and the id of each obi of a group whose lines can be between two."""
+        """Adds key and id of each obi of a group that can have lines between ``start`` and ``end``."""
         for low, high in group.ranges:
             for obi in _ids(self._catalogue, group.kind, low, high):
                 key = urlkey(target_uri(obi)).encode()
@@ -78,7 +78,7 @@ class Stretch:
                     found.add(key + b"\t" + obi.encode("utf-8", "surrogatepass"))
 
     def _batches(self, found: Iterable[bytes]) -> Iterator[list[bytes]]:
-        """The lines of some obis at a time; those of one key are never apart."""
+        """Yields the lines of about ``_BATCH`` obis at a time. The lines of one key are in one batch."""
         batch: list[str] = []
         for _, same in groupby(found, key=lambda line: line.partition(b"\t")[0]):
             batch += [line.partition(b"\t")[2].decode("utf-8", "surrogatepass") for line in same]
@@ -94,7 +94,7 @@ class Stretch:
 
 
 def groups_of(catalogue: Catalogue, query: Query, start: bytes, end: bytes) -> list[Group]:
-    """The groups that have keys between two, in the order of keys."""
+    """The groups with keys between ``start`` and ``end``, in the order of keys."""
     uri = uri_of(query.url)
     if handle := handle_in(uri):
         return [one for one in _archives(catalogue, handle) if one.key < end and one.key + b"\x7f" > start]
@@ -108,7 +108,7 @@ def groups_of(catalogue: Catalogue, query: Query, start: bytes, end: bytes) -> l
 
 
 def _archives(catalogue: Catalogue, begin: str) -> list[Group]:
-    """The handles that begin so, archive by archive."""
+    """The groups of handles with this prefix, one per archive."""
     found: list[Group] = []
     low, high = begin, begin + _LAST
     while first := catalogue.ids("tobi", low, high, 1):
@@ -125,8 +125,8 @@ def _archives(catalogue: Catalogue, begin: str) -> list[Group]:
 
 
 def origins_of(rest: str, catalogue: Catalogue | None = None) -> Iterator[str]:
-    """What may stand before a host (and what follows it) so that its key is the same: the schemes, ``www.``, and of a
-    catalogue those numbered ``www2.`` with which hosts in it begin."""
+    """Yields the spellings of a URL, given without scheme, that have the same key: with each scheme, with and without
+    ``www.``, and with the ``www2.`` etc. that occur in the catalogue."""
     bare = rest[found.end() :] if (found := _WWW.match(rest)) else rest
     numbered = _numbered(catalogue.ids, catalogue.position()) if catalogue is not None else ()
     begins = dict.fromkeys(("", "www.", *numbered, rest.removesuffix(bare)))
@@ -135,7 +135,7 @@ def origins_of(rest: str, catalogue: Catalogue | None = None) -> Iterator[str]:
 
 @lru_cache(maxsize=16)
 def _numbered(ids: Callable[[Kind, str, str, int], list[str]], position: Position) -> tuple[str, ...]:
-    """Those of ``www0.``, ``www1.`` ... with which hosts of files begin, at a ``position`` of the catalogue."""
+    """The prefixes ``www0.``, ``www1.`` ... that hosts of files have, at a ``position`` of the catalogue."""
     found: dict[str, None] = {}
     for scheme in _SCHEMES:
         low = f"{scheme}://www0"
@@ -151,7 +151,7 @@ def _numbered(ids: Callable[[Kind, str, str, int], list[str]], position: Positio
 
 
 def _origins(catalogue: Catalogue) -> Iterator[str]:
-    """The schemes and hosts of all files, found one by one."""
+    """Yields scheme and host of all files."""
     for scheme in _SCHEMES:
         low = f"{scheme}://"
         while first := catalogue.ids("fobi", low, f"{scheme}:0", 1):

@@ -1,4 +1,4 @@
-"""Loading the records of rows from WARC and ARC files, here and on other servers."""
+"""Loads the records of rows from WARC and ARC files, local and remote."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NUMBER = re.compile("[0-9]{1,18}")
 
 
 class Remote(Protocol):
-    """Reads a stretch of a file on another server."""
+    """Reads ranges of files on other servers."""
 
     def pieces(self, url: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
-        """Its bytes. ``length`` 0: up to where the caller stops. Raises LoadFailed."""
+        """Yields the bytes of a range. If ``length`` is 0, it has no end and the caller stops. Raises LoadFailed."""
         ...
 
 
@@ -35,28 +35,28 @@ class Loader(Protocol):
     """Loads the records of rows."""
 
     async def load(self, row: Row, asked: Asked) -> Record | None:
-        """The record of a row; None if it is none that this loader could load. ``asked`` is the request, which is done
-        on the live web. Raises LoadFailed."""
+        """Returns the record of a row, or None if this loader does not handle the row. ``asked`` is the request to send
+        if the record comes from the live web. Raises LoadFailed."""
         ...
 
 
 class Place(NamedTuple):
-    """A path or a URL, and where in it a WARC file begins."""
+    """A path or URL, and the offset at which a WARC file begins in it."""
 
     path: str
     begin: int = 0
 
 
 class Resolver(Protocol):
-    """Finds the file of a name. May wait for a server, so it is asked in a thread."""
+    """Finds a file by its name. It may wait for a server, so it is called in a thread."""
 
     def places(self, filename: str) -> Sequence[Place]:
-        """Where the file may be. Raises LoadFailed for a name that is refused."""
+        """The places where the file may be. Raises LoadFailed if the name is refused."""
         ...
 
 
 class PrefixResolver:
-    """Files below a directory or a URL. A name never leads out of it."""
+    """Resolves names to files below a directory or URL, never outside of it."""
 
     def __init__(self, prefix: str) -> None:
         self._is_url = "://" in prefix
@@ -78,7 +78,8 @@ class PrefixResolver:
 
 
 class ListResolver:
-    """Files by a list: name TAB path, or several paths. A sorted one is searched by halves."""
+    """Resolves names by a list: each line has a name and one or more paths, separated by tabs. A sorted list is
+    searched by bisection."""
 
     def __init__(self, path: Path) -> None:
         self._file = IndexFile(path, path.name, lambda line: b"\t" in line)
@@ -117,7 +118,8 @@ class WarcLoader:
         return await self.load_place(row)
 
     async def load_place(self, row: Row) -> Record | None:
-        """The record at the place that a row names; None if it names none. Raises LoadFailed."""
+        """Returns the record at the row's ``filename`` and ``offset``, or None if the row has none. Raises
+        LoadFailed."""
         filename, offset, length = row.text("filename"), row.text("offset"), row.text("length")
         if not filename or filename == "-" or not _NUMBER.fullmatch(offset):
             return None
@@ -134,7 +136,7 @@ class WarcLoader:
         raise LoadFailed("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
 
     async def slice(self, filename: str, offset: int, length: int) -> AsyncIterator[bytes]:
-        """The bytes of a range of a file. Raises LoadFailed."""
+        """Returns the bytes of a range of a file. Raises LoadFailed."""
         for place in await self._places(filename):
             if "://" in place.path or os.path.isfile(place.path):
                 return self._pieces(place, offset, length)
@@ -151,7 +153,7 @@ class WarcLoader:
 
 
 async def _named(body: AsyncIterator[bytes], filename: str) -> AsyncIterator[bytes]:
-    """A body whose failure names its file."""
+    """Yields a body; names the file if it fails."""
     try:
         async for piece in body:
             yield piece
@@ -160,7 +162,8 @@ async def _named(body: AsyncIterator[bytes], filename: str) -> AsyncIterator[byt
 
 
 async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
-    """A stretch of a file; a small one is read at once, others in a thread. ``length`` 0: as much as is wanted."""
+    """Yields the bytes of a range of a file. A small one is read at once, others in a thread. If ``length`` is 0, the
+    range has no end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -1,7 +1,7 @@
 """Memento (RFC 7089): TimeGates, mementos and TimeMaps of a collection.
 
-All three know a resource as the rows of its URL, in the order of time. The address of a memento (URI-M) is always that
-of the raw replay: ``COLL/STAMPid_/URL``.
+All three represent a resource by the rows of its URL in ascending order. The URI of a memento (URI-M) is always that of
+its raw replay: ``COLL/STAMPid_/URL``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from archec.access.viewer import Viewer
 LINK_FORMAT = "application/link-format"
 _TYPES = {"link": LINK_FORMAT, "json": JSON, "cdxj": "text/x-cdxj"}
 _PAGE = 10_000
-"""Mementos on a page of a TimeMap."""
+"""Maximum number of mementos on a page of a TimeMap."""
 
 Lost = Callable[[str], "dict[str, int] | None"]
-"""When what a URL means was last seen and found lost."""
+"""When the obi that a URL means was last seen and found lost; None if it is not lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The addresses of one original under a collection's ``base`` (without a slash at its end)."""
+    """The URIs for an original ``url`` under a collection's ``base`` (without a trailing slash)."""
 
     base: str
     url: str
@@ -51,7 +51,7 @@ class Addresses:
         return f"{self.base}/timemap/{form}/{number}{as_uri(self.url)}"
 
     def links(self, url: str = "") -> list[str]:
-        """What every ``Link`` begins with: the original (of a row its ``url``), the TimeGate, the TimeMap."""
+        """The start of every ``Link`` header: original (``url``, if given), TimeGate and TimeMap."""
         return [
             f'<{as_uri(url or self.url)}>; rel="original"',
             f'<{self.timegate}>; rel="timegate"',
@@ -59,13 +59,13 @@ class Addresses:
         ]
 
     def memento(self, row: Row) -> str:
-        """URI-M. A row that does not say its URL has that of the request."""
+        """URI-M. If the row has no URL, that of the request is used."""
         return f"{self.base}/{row.timestamp}id_/{as_uri(row.url or self.url)}"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A memento among the others of its original; None if there is none before or after it."""
+    """A memento and its neighbours. ``before`` and ``after`` are None if there are none."""
 
     chosen: Row
     first: Row
@@ -75,7 +75,8 @@ class View:
 
 
 async def view(collection: Collection, viewer: Viewer, url: str, stamp: str) -> View | None:
-    """The memento nearest to a time (the newest if none is given), and its neighbours. None if there are none."""
+    """Returns the memento nearest to a time (the newest without one) with its neighbours, or None if there are no
+    mementos."""
     if any(step.remote for step in collection.steps):
         return await _view_of_all(collection, viewer, url, stamp)
     chosen = await nearest(collection, viewer, url, stamp)
@@ -89,7 +90,7 @@ async def view(collection: Collection, viewer: Viewer, url: str, stamp: str) -> 
 
 
 async def _view_of_all(collection: Collection, viewer: Viewer, url: str, stamp: str) -> View | None:
-    """The same by one look at all captures: other servers are asked once."""
+    """As :func:`view`, with a single query for all captures, so that other servers are queried once."""
     rows = list(islice(await collection.rows(all_of(url), Errors(), viewer.visible), DEFAULT_LIMIT))
     if not rows:
         return None
@@ -101,7 +102,7 @@ async def _view_of_all(collection: Collection, viewer: Viewer, url: str, stamp: 
 
 
 def _just_before(stamp: str) -> str:
-    """A bound that is below a timestamp, and above all that are less."""
+    """A bound below a timestamp and above all lesser ones."""
     return stamp[:-1] + chr(ord(stamp[-1]) - 1) + "~"
 
 
@@ -111,7 +112,7 @@ async def _one(collection: Collection, viewer: Viewer, query: Query) -> Row | No
 
 
 def links(at: Addresses, around: View) -> str:
-    """The header ``Link`` of a TimeGate and of a memento: original, timegate, timemap, and the mementos around."""
+    """The ``Link`` header of TimeGates and mementos: original, timegate, timemap, and the neighbouring mementos."""
     chosen = around.chosen
     found = at.links(chosen.url)
     rels: dict[str, tuple[Row, list[str]]] = {}
@@ -126,14 +127,14 @@ def links(at: Addresses, around: View) -> str:
 
 
 def lost_link(url: str, lost: dict[str, int] | None) -> str:
-    """What the ``Link`` of a TimeGate says of a loss."""
+    """The link of a TimeGate that states a loss, or ""."""
     if lost is None:
         return ""
     return f', <{as_uri(url)}>; rel="archec.lost"; seen="{lost["seen"]}"; from="{lost["from"]}"'
 
 
 def timegate(at: Addresses, around: View, lost: dict[str, int] | None) -> Response:
-    """The 302 of a TimeGate."""
+    """The 302 response of a TimeGate."""
     chosen = around.chosen
     headers = [
         ("Location", at.memento(chosen)),
@@ -144,7 +145,7 @@ def timegate(at: Addresses, around: View, lost: dict[str, int] | None) -> Respon
 
 
 def no_memento(viewer: Viewer) -> Response:
-    """What a TimeGate and the replay say where there is nothing. Raises Refused if that must not be told."""
+    """The response if there is no memento. Raises Refused if the client may not learn that."""
     viewer.check_empty()
     text = "<!DOCTYPE html>\n<title>Not found</title>\n<p>The archive has no capture of this.</p>\n"
     return answer(404, text, HTML)
@@ -156,7 +157,7 @@ def no_memento(viewer: Viewer) -> Response:
 async def timemap(
     collection: Collection, viewer: Viewer, at: Addresses, form: str, page: int, lost: Lost
 ) -> Response:
-    """A page of a TimeMap. Raises Refused for a form that there is none of."""
+    """Returns a page of a TimeMap. Raises Refused for an unknown format."""
     if form not in _TYPES:
         raise Refused(400, f"timemap/{form} is not one of {', '.join(_TYPES)}")
     errors = Errors()
@@ -178,7 +179,8 @@ async def timemap(
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The rows of a page, its number (from 1; 0: the only one), the first and last time of each page."""
+    """The rows of a page, its number (from 1; 0 if it is the only page), and the first and last timestamp of every
+    page."""
 
     rows: list[Row]
     number: int
@@ -255,13 +257,13 @@ def _as_cdxj(at: Addresses, page: _Page) -> str:
 
 
 async def nearest(collection: Collection, viewer: Viewer, url: str, stamp: str) -> Row | None:
-    """The capture nearest to a time; the newest if none is given."""
+    """Returns the capture nearest to a time, or the newest without one."""
     return await _one(collection, viewer, all_of(url, stamp, reverse=not stamp, limit=1))
 
 
 async def available(collection: Collection, viewer: Viewer, at: Addresses, stamp: str, given: str) -> Response:
-    """``/wayback/available``: the nearest capture, as the Internet Archive's API gives it. ``given`` is the time as it
-    was given."""
+    """``/wayback/available``: the nearest capture in the format of the Internet Archive's API. ``given`` is the time as
+    the client wrote it."""
     row = await nearest(collection, viewer, at.url, stamp)
     if row is None:
         viewer.check_empty()

@@ -1,7 +1,7 @@
-"""The obi store as a source: every noted state of an obi is a row, and its record is made when it is requested.
+"""The obi store as a source: each noted state of an obi is a row, and its record is generated on request.
 
-A row is found by the URL or handle itself. Since a key stands for several URLs (of any scheme, with ``www.`` or
-``www2.``, with a slash at the end), all of these are looked up.
+Rows are looked up by URL or handle. As several URLs have the same key (with any scheme, with ``www.`` or ``www2.``,
+with a trailing slash), all of them are looked up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_WORKS = 100
 
 
 class OwnSource(LocalSource):
-    """See the module."""
+    """See the module docstring."""
 
     type = TYPE
 
@@ -55,13 +55,13 @@ class OwnSource(LocalSource):
         return [iter(source_rows(rows, query))]
 
     def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
-        """See :class:`archec.access.sources.LocalSource`. An SQLite file is read as fast as an index; a server may
-        wait."""
+        """See :class:`archec.access.sources.LocalSource`. SQLite is as fast as an index file; a database server may
+        take longer."""
         return self.parts(query, errors) if self._archive.catalogue.url.startswith("sqlite:") else None
 
 
 class OwnLoader:
-    """Makes the records of rows of an archive of ours. See :class:`archec.access.loading.Loader`."""
+    """Generates the records for rows of an archec archive. See :class:`archec.access.loading.Loader`."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -81,7 +81,7 @@ class OwnLoader:
         made.rec_headers.replace_header("Content-Type", made.content_type)
         made.rec_headers.replace_header("Content-Length", str(len(http) + size))
         headers: Headers = [(str(name), str(value)) for name, value in made.rec_headers.headers]
-        raw: bytes = made.rec_headers.to_bytes(encoding="utf-8")  # as warcio writes it into a file
+        raw: bytes = made.rec_headers.to_bytes(encoding="utf-8")  # as warcio writes it to a file
         return Record(headers, http, size, read_file(stream), close, made.rec_headers.protocol, raw)
 
     def _made(self, obi_id: str, tist: int) -> tuple[ArcWarcRecord, int]:
@@ -100,8 +100,8 @@ class OwnLoader:
 
 
 def ids_of(url: str, catalogue: Catalogue | None = None) -> list[str]:
-    """The ids of obis that have the key of a URL, as far as they are other spellings of it: of templates or of files.
-    ``catalogue`` tells of hosts such as ``www2.``."""
+    """The ids of the obis, templates or files, that a URL or handle may mean: other spellings with the same key.
+    ``catalogue`` is searched for hosts such as ``www2.``. Empty for an invalid URL."""
     try:
         uri = uri_of(url)
     except UsageError:
@@ -116,7 +116,7 @@ def ids_of(url: str, catalogue: Catalogue | None = None) -> list[str]:
 
 
 def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
-    """When what a URL means was last seen and found lost; None if it is held or was never held."""
+    """When the obi that a URL means was last seen and found lost. None if it is held or was never held."""
     for archive in archives:
         for obi in _known(archive, ids_of(url, archive.catalogue)).values():
             if obi.history.lost is not None:
@@ -126,8 +126,9 @@ def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
 
 
 def looking_up(archives: Sequence[Archive]) -> Callable[[Row], Subject]:
-    """What rows are about, completed from the catalogues: when an obi was first noted, and the works that name a
-    file. Rows of other sources are looked up by their URLs. It is for one request: each URL is looked up once."""
+    """Returns a function that completes the subject of a row from the catalogues: when the obi was first noted, and the
+    works that refer to a file. Rows of other sources are looked up by URL. Results are cached, so make one per
+    request."""
 
     @lru_cache(maxsize=1000)
     def found(name: str, is_own: bool) -> Subject:
@@ -155,25 +156,25 @@ def looking_up(archives: Sequence[Archive]) -> Callable[[Row], Subject]:
 
 
 def _known(archive: Archive, ids: Sequence[str]) -> dict[str, Obi]:
-    """The obis of these ids, which are all of one kind."""
+    """The known obis among these ids, which are all of one kind."""
     return archive.catalogue.obis("fobi" if is_url(ids[0]) else "tobi", ids) if ids else {}
 
 
 def _works(archive: Archive, ids: Sequence[str]) -> dict[str, list[Obi]]:
-    """The templates that name files, of each not all where they are many."""
+    """The templates that refer to each file, at most ``_MOST_WORKS`` per file."""
     return archive.catalogue.referring([one for one in ids if is_url(one)], _MOST_WORKS)
 
 
 def _with_works(subject: Subject, tobis: Sequence[Obi]) -> Subject:
-    """A subject with further works. There may be others: more than were looked up, or those that name what redirects
-    to a file that no template names itself."""
+    """Adds works to a subject. ``has_more`` is set if there may be others: if there are more than are looked up, or if
+    there are none, because templates may refer to a URL that redirects to the file."""
     works = (*subject.works, *(tobi.id for tobi in tobis))
     return subject._replace(works=works, has_more=subject.has_more or not 0 < len(tobis) < _MOST_WORKS)
 
 
 def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
-    """What rules decide on where somebody asks for a URL, a handle or the id of a fileset: of each obi that it may
-    mean, its newest contents. A subject that is not held has no ``noted``. Raises UsageError and BadName."""
+    """The subjects that rules apply to for a URL, a handle or the id of a fileset: the newest contents of each obi that
+    it may mean. The subject of an obi that is not held has no ``noted``. Raises UsageError and BadName."""
     if is_fileset(url):
         fileset = normalise(url)[1]
         known = archive.catalogue.obis("fileset", [fileset]) if archive is not None else {}
@@ -195,7 +196,7 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
 
 
 def _rows_of(obi: Obi, origin: Origin) -> Iterator[Row]:
-    """A row for each state that was noted."""
+    """Yields a row for each noted state."""
     key = urlkey(target_uri(obi.id))
     for seen in states(obi):
         stamp, fields = timestamp(seen.tist), index_fields(seen)
@@ -203,5 +204,5 @@ def _rows_of(obi: Obi, origin: Origin) -> Iterator[Row]:
 
 
 def _lines_of(obi: Obi) -> Iterator[bytes]:
-    """The lines of these rows."""
+    """The lines of an obi's rows."""
     return (row.line for row in _rows_of(obi, NOWHERE))

@@ -1,7 +1,7 @@
-"""Sorted lines, and reading them in the order of a query: by key, backwards, or by the distance to a time.
+"""Sorted lines, and reading them in the order of a query: ascending, descending, or by the distance to a time.
 
-Whatever holds sorted lines (a file, blocks of a compressed one, Redis) gives a stretch of them forwards or
-backwards. That is enough to answer ``closest`` without reading more than is requested.
+Every store of sorted lines (a file, compressed blocks, Redis) can read a range forwards and backwards. This is enough
+to answer ``closest`` without reading more than needed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from archec.access.rows import LineReader, Origin, Row
 from archec.access.stamps import seconds
 
 MAX_SORTED = 100_000
-"""Maximum number of rows that are put in order in memory."""
+"""Maximum number of rows that are sorted in memory."""
 
 
 class SortedLines(Protocol):
-    """Lines without their ends, in byte order."""
+    """Lines without line ends, in byte order."""
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """The lines from ``start`` up to, and without, ``end``."""
+        """Yields the lines from ``start`` (included) to ``end`` (excluded)."""
         ...
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """The same lines, the last one first."""
+        """Yields the same lines, last one first."""
         ...
 
 
 def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Query) -> Iterator[Row]:
-    """The rows of a query in its order, read as they are requested where that is possible."""
+    """Yields the rows of a query in the order in which it asks sources. Lines are read as they are needed."""
     start, end = query.bounds()
     order = query.source_order
     if order == "ascending":
@@ -44,7 +44,7 @@ def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Qu
 
 
 def sort_rows(rows: Iterator[Row], query: Query) -> Iterator[Row]:
-    """Rows put in the order of a query, in memory: the first ones, as many as its limit."""
+    """Sorts rows in memory in the order of a query. Keeps the first ones, up to its limit and MAX_SORTED."""
     key = row_key(query, query.order)
     most = MAX_SORTED if query.limit is None else min(query.limit, MAX_SORTED)
     first = heapq.nlargest if query.order == "reverse" else heapq.nsmallest
@@ -52,19 +52,19 @@ def sort_rows(rows: Iterator[Row], query: Query) -> Iterator[Row]:
 
 
 def merge_rows(parts: Sequence[Iterator[Row]], query: Query) -> Iterator[Row]:
-    """The rows of several sources, each in the order in which the query asks sources, in one."""
+    """Merges the rows of several sources, each sorted in the order in which the query asks sources."""
     if len(parts) == 1:
         return parts[0]
     return heapq.merge(*parts, key=row_key(query, query.source_order), reverse=query.source_order == "reverse")
 
 
 def source_rows(rows: Iterable[Row], query: Query) -> list[Row]:
-    """Rows put in the order in which a query asks sources."""
+    """Sorts rows in the order in which a query asks sources."""
     return sorted(rows, key=row_key(query, query.source_order), reverse=query.source_order == "reverse")
 
 
 def row_key(query: Query, order: Order) -> Callable[[Row], Any]:
-    """What rows of a query are ordered by in an order."""
+    """The sort key of rows for an order."""
     if order != "closest":
         return _line
     wanted = seconds(query.closest)
@@ -83,7 +83,8 @@ def _rows(lines: Iterator[bytes], read: LineReader, origin: Origin) -> Iterator[
 
 
 def _outwards(before: Iterator[Row], after: Iterator[Row], wanted: float) -> Iterator[Row]:
-    """The nearer one of the next row before a time and the next one after it; of two that are as near that before."""
+    """Merges rows before and after a time by their distance to it. Of two at the same distance, the earlier one is
+    first."""
     right = next(after, None)
     ahead = seconds(right.timestamp) - wanted if right is not None else 0.0
     for left in before:
@@ -99,7 +100,7 @@ def _outwards(before: Iterator[Row], after: Iterator[Row], wanted: float) -> Ite
 
 
 def _runs(rows: Iterator[Row]) -> Iterator[Row]:
-    """Rows that come backwards: those of one time, whose distance is the same, forwards."""
+    """Rows in descending order, except that those of the same time (at the same distance) are in ascending order."""
     run: list[Row] = []
     for row in rows:
         if run and run[0].timestamp != row.timestamp:

@@ -1,7 +1,6 @@
-"""Pages of an index: equal stretches of its sorted lines, found by position. A page costs the same at any depth.
+"""Pages of an index: ranges of equal size in bytes, found by position, so that every page costs the same.
 
-The number of rows on a page varies, and filters apply within it. Only an index of this machine that stands alone has
-pages.
+The number of rows on a page varies, and filters apply within a page. Only a single local index has pages.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from archec.errors import UsageError
 
 _BLOCK = 1 << 17
 _SUMMARY_BLOCK = 100
-"""Bytes of a block, in the lines of an index and in the summary of a ZipNum index (there about one line)."""
+"""Size of a block in bytes: of an index, and of the summary of a ZipNum index (about one line)."""
 _PAGE_SIZE = 5
 
 
 class Pages(NamedTuple):
-    """The pages of a query: their ``number``, which one is requested, ``size`` in blocks of which there are ``blocks``,
-    the lines of the page. ``count_only``: no page is requested, just their number."""
+    """The pages of a query: their ``number``, the requested ``page``, its ``size`` in blocks out of ``blocks``, and the
+    ``range`` of its lines. With ``count_only`` the client asks for the number of pages only."""
 
     number: int
     page: int
@@ -37,7 +36,7 @@ class Pages(NamedTuple):
 
 
 def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) -> Pages | None:
-    """The pages that the parameters ask for; None if they ask for none. May wait for the disk. Raises UsageError."""
+    """The pages that the parameters ask for, or None if they ask for none. Reads from disk. Raises UsageError."""
     take = Arguments(given)
     count_only = take.flag("showNumPages")
     if not take.one("page") and not count_only:
@@ -62,8 +61,8 @@ def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) ->
 
 
 def summary_of(collection: Collection, query: Query) -> Iterator[bytes] | None:
-    """The lines of the summary of a ZipNum index for a query, at most DEFAULT_LIMIT; None if the index is no ZipNum.
-    May wait for the disk. Raises UsageError and SourceFailed."""
+    """The lines of a ZipNum summary for a query, at most DEFAULT_LIMIT. None if the index is not a ZipNum index. Reads
+    from disk. Raises UsageError and SourceFailed."""
     found = _paged_source(collection, query).largest(query)
     if found is None or not found[1]:
         return None

@@ -1,7 +1,7 @@
-"""What is done with the rows of all sources, in this order: revisits resolved, filter, time, collapse, order, limit.
+"""The steps that process the merged rows of all sources: resolve revisits, filter, time, collapse, order, limit.
 
-Rows that somebody may not see were left out before. Each step takes and gives an iterator, and holds no more than it
-must.
+Rows that the viewer may not see have been dropped before. Each step maps an iterator to an iterator and buffers as
+little as possible.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from archec.access.query import Filter, Query
 from archec.access.rows import Row
 
 _MAX_DIGESTS = 100_000
-"""Maximum number of captures that are remembered for revisits."""
+"""Maximum number of captures that are remembered to resolve revisits."""
 _ORIGINAL = ("length", "offset", "filename")
 
 
 def apply(rows: Iterator[Row], query: Query) -> Iterator[Row]:
-    """The rows that answer a query, from the merged rows of its sources."""
+    """Returns the rows that match a query, from the merged rows of its sources."""
     if query.resolve_revisits:
         rows = resolve_revisits(rows)
     if query.filters:
@@ -35,8 +35,8 @@ def apply(rows: Iterator[Row], query: Query) -> Iterator[Row]:
 
 
 def resolve_revisits(rows: Iterator[Row]) -> Iterator[Row]:
-    """Adds ``orig.length``, ``orig.offset`` and ``orig.filename``: of a revisit where the earlier capture with that
-    digest is, else ``-``. A revisit gets its type and status, too, where its line has these fields."""
+    """Adds ``orig.length``, ``orig.offset`` and ``orig.filename``: the place of the earlier capture with the digest of
+    a revisit, or ``-``. A revisit also gets the type and status of that capture, if its line has these fields."""
     known: OrderedDict[str, Row] = OrderedDict()
     for row in rows:
         digest = row.text("digest")
@@ -58,12 +58,12 @@ def filtered(rows: Iterable[Row], filters: Iterable[Filter]) -> Iterator[Row]:
 
 
 def within(rows: Iterable[Row], since: str, until: str) -> Iterator[Row]:
-    """The rows of a time interval, both ends included."""
+    """The rows in a time interval. Both ends are included."""
     return (row for row in rows if since <= row.timestamp and (not until or row.timestamp <= until))
 
 
 def collapse_time(rows: Iterable[Row], digits: int) -> Iterator[Row]:
-    """The first of adjacent rows with the same beginning of the time and the same status."""
+    """Yields the first of adjacent rows with the same status whose times have the same first ``digits``."""
     last: tuple[str, str] | None = None
     for row in rows:
         token = (row.timestamp[:digits], row.text("status"))

@@ -1,6 +1,6 @@
-"""Requests with a body: bodies in files, the key under which requests are indexed, and raw requests in a body.
+"""Requests with a body: spooled bodies, the key under which such requests are indexed, and raw requests.
 
-The key is that of the URL with the method and the body as further arguments, as pywb makes it.
+As in pywb, the key is that of the URL with method and body appended as arguments.
 """
 
 from __future__ import annotations
@@ -21,63 +21,63 @@ from archec.errors import UsageError
 from archec.ids import urlkey
 
 _MAX_QUERY = 4096
-"""Characters of a body that become arguments. One may be 12 in the body, escaped."""
+"""Characters of a body that become arguments. Escaped, one of them may take 12 characters in the body."""
 _MAX_HEAD = 1 << 18
 _MAX_KEYED = 4 << 20
-"""Bytes of the beginning of a body of which a key is made."""
+"""Bytes of a body that are used for its key."""
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _EMPTY_LINE = re.compile(rb"(?:\A|\n)[ \t\r\f\v]*\n")
 _LAST_END = re.compile(rb"\r?\n\Z")
 _NOT_IN_KEYS = re.compile(r"[\r\n\t]|#.*|[ \f\v\r\n\t]+\Z", re.S)
-"""What those who make keys drop of a URL, although it may be part of a body."""
+"""Removed from arguments, as the URL parser of pywb does, although a body may contain it."""
 _BOUNDARY = re.compile(r"[ -~]{0,200}[!-~]")
 _PARAMETER = re.compile(r';\s*([^=;\s]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)')
 _REQUEST_LINE = re.compile(r"([A-Z]{1,20}) (\S+)(?: HTTP/[0-9.]+)?")
 
 
 class Body:
-    """The bytes of a file from ``begin`` on. Read by one at a time."""
+    """The bytes of a file from ``begin`` on. Not for concurrent use."""
 
     def __init__(self, file: IO[bytes] | None = None, begin: int = 0) -> None:
         self._file, self._begin = file or io.BytesIO(), begin
         self.size = self._file.seek(0, io.SEEK_END) - begin
 
     def first(self, most: int) -> bytes:
-        """At most so many of its first bytes."""
+        """The first ``most`` bytes, or fewer."""
         self._file.seek(self._begin)
         return self._file.read(most)
 
     def behind(self, size: int) -> Body:
-        """What comes behind its first bytes."""
+        """The body without its first ``size`` bytes."""
         return Body(self._file, self._begin + size)
 
     def lines(self, longest: int) -> Iterator[bytes]:
-        """Its lines without their ends; of one that is longer than ``longest`` that many bytes and one more, and then
-        the rest of it."""
+        """Yields lines without line ends. A line longer than ``longest`` bytes is split after ``longest`` + 1 bytes."""
         self._file.seek(self._begin)
         while line := self._file.readline(longest + 1):
             yield line.rstrip(b"\r\n")
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Its bytes."""
+        """The bytes, in chunks."""
         self._file.seek(self._begin)
         return read_file(self._file)
 
 
 class Asked(NamedTuple):
-    """A request that is to be looked up, or done: its method, headers and body."""
+    """A request to look up or to send: its method, headers and body."""
 
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
     body: Body | None = None
 
     def header(self, name: str) -> str:
-        """The first header of a name (in lower case), "" if there is none."""
+        """The first header with this (lower-case) name, or ""."""
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
 def parse_request(data: Body) -> Asked:
-    """A raw request: its line (with or without the HTTP version), headers, an empty line, a body. Raises UsageError."""
+    """Parses a raw request: request line (the HTTP version is optional), headers, empty line, body. Raises
+    UsageError."""
     start = data.first(_MAX_HEAD)
     end = _END_OF_HEAD.search(start)
     head = start[: end.start()] if end is not None else start
@@ -90,8 +90,8 @@ def parse_request(data: Body) -> Asked:
 
 
 def key_of_request(url: str, asked: Asked) -> str:
-    """The key of a request: that of the URL, which has the method, and the body of a POST or PUT, as further arguments.
-    "" for GET and HEAD, where it is that of the URL alone. Raises UsageError."""
+    """The key of a request: that of the URL with the method, and for POST and PUT the body, appended as arguments. ""
+    for GET and HEAD, whose key is that of the URL alone. Raises UsageError."""
     if asked.method in ("GET", "HEAD") or not url:
         return ""
     uri = uri_of(url)
@@ -102,7 +102,7 @@ def key_of_request(url: str, asked: Asked) -> str:
 
 
 def _as_query(asked: Asked) -> str:
-    """The body of a request as arguments, by its media type; its bytes in base 64 where it is none of these."""
+    """The body of a request as arguments, depending on its media type. The fallback is its bytes in base64."""
     body = asked.body.first(_MAX_KEYED) if asked.body is not None else b""
     size = asked.header("content-length")
     if size:
@@ -118,14 +118,14 @@ def _as_query(asked: Asked) -> str:
             return urlencode(list(islice(_form_fields(kind, body), _MAX_QUERY)), doseq=True)
         if mime.startswith(("application/json", "text/plain")):
             return urlencode(_leaves(json.loads(body)))
-    except (ValueError, OverflowError, RecursionError):  # it is not what it says: then its bytes count
+    except (ValueError, OverflowError, RecursionError):  # the body does not match its media type
         if mime.startswith("application/json"):
             return ""
     return "__wb_post_data=" + base64.b64encode(body).decode("ascii")
 
 
 def _form_fields(kind: str, body: bytes) -> Iterator[tuple[str, str | bytes]]:
-    """The names and contents of the parts of a form. Raises ValueError if the media type names no boundary."""
+    """Yields name and contents of each part of a form. Raises ValueError if the media type has no valid boundary."""
     boundary = _parameters(kind).get("boundary", "")
     if not _BOUNDARY.fullmatch(boundary):
         raise ValueError("no boundary")
@@ -142,7 +142,7 @@ def _form_fields(kind: str, body: bytes) -> Iterator[tuple[str, str | bytes]]:
 
 
 def _parameters(header: str) -> dict[str, str]:
-    """The parameters of a header, without the quotes of their values."""
+    """The parameters of a header, with unquoted values."""
     found: dict[str, str] = {}
     for name, value in _PARAMETER.findall(header):
         value = value.strip()
@@ -153,7 +153,7 @@ def _parameters(header: str) -> dict[str, str]:
 
 
 def _leaves(value: object) -> dict[str, str]:
-    """The leaves of JSON by the name they stand under; a name that comes again is numbered."""
+    """The leaves of a JSON value by their keys. Repeated keys are numbered."""
     found: dict[str, str] = {}
     counts: dict[str, int] = {}
 
@@ -176,7 +176,7 @@ def _leaves(value: object) -> dict[str, str]:
 
 
 def _as_script(item: object) -> str:
-    """A value of JSON as JavaScript shows it."""
+    """A JSON value formatted as JavaScript does."""
     if item is None or isinstance(item, bool):
         return json.dumps(item)
     return str(int(item)) if isinstance(item, float) and math.modf(item)[0] == 0 else str(item)

@@ -1,4 +1,4 @@
-"""A query: what is asked of an index, checked once, and the range of keys that it means."""
+"""A query to an index: validated once, with the range of keys that it covers."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ Argument = tuple[str, str]
 
 
 class Filter(NamedTuple):
-    """A test of a row: ``field`` ("" for the whole line) contains, equals (``=``) or matches (``~``) the value, or
-    ``inverted`` does not. ``text`` is the filter as given."""
+    """A test of a row: ``field`` (the whole line if empty) contains, equals (``=``) or matches (``~``) the value, or
+    does not if ``inverted``. ``text`` is the filter as given."""
 
     text: str
     field: str
@@ -58,7 +58,7 @@ class Filter(NamedTuple):
 
 
 class KeyRange(NamedTuple):
-    """Lines from ``start`` up to, and without, ``end``. ``key`` is that of an exact match, else empty."""
+    """The lines from ``start`` (included) to ``end`` (excluded). ``key`` is set for exact matches only."""
 
     start: bytes
     end: bytes
@@ -66,11 +66,11 @@ class KeyRange(NamedTuple):
 
 
 class Query(Struct, frozen=True):
-    """See the module. ``closest``, ``since`` and ``until`` are timestamps in full, or empty; ``limit`` is
-    None for all rows; ``sources`` names those to ask, ``not_sources`` those to leave out; ``fields`` are those to give.
-    ``given`` are the parameters as they came, for sources elsewhere. ``show_source``: rows say where they are from.
-    ``may_live``: the client may use the live web; ``may_push_limit``: he sees all rows, so that sources may count
-    them."""
+    """A validated query. ``closest``, ``since`` and ``until`` are full timestamps or empty. ``limit`` is None for all
+    rows. ``sources`` are the sources to query, ``not_sources`` those to skip. ``fields`` are the fields to return.
+    ``given`` are the parameters as received, for remote sources. ``show_source``: rows name their source. ``may_live``:
+    the viewer may use the live web. ``may_push_limit``: the viewer sees all rows, so remote sources may apply the
+    limit."""
 
     url: str
     match: MatchType
@@ -94,18 +94,19 @@ class Query(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key of an exact match, else empty."""
+        """The key of an exact match, or empty."""
         return self.range.key
 
     @property
     def source_order(self) -> Order:
-        """The order in which sources give their rows: that of the keys, if what is done with them next needs it."""
+        """The order in which sources return rows: that of the keys if later steps need it."""
         if self.collapse_time or self.resolve_revisits or (self.order == "closest" and not self.key):
             return "ascending"
         return self.order
 
     def bounds(self) -> tuple[bytes, bytes]:
-        """The lines to read. Of an exact match the time is part of the bounds."""
+        """The range of lines to read. For an exact match, ``until`` and (unless revisits are resolved) ``since`` narrow
+        it."""
         start, end = self.range.start, self.range.end
         if not self.key:
             return start, end
@@ -117,12 +118,12 @@ class Query(Struct, frozen=True):
         return start, end
 
     def wants(self, name: str) -> bool:
-        """Whether a source of this name is to be asked."""
+        """Whether to query the source with this name."""
         return (not self.sources or name in self.sources) and name not in self.not_sources
 
 
 def arguments(query_string: bytes) -> list[Argument]:
-    """The parameters of a query string. Raises UsageError for more of them than anybody needs."""
+    """Parses a query string. Raises UsageError if it has more than 1000 parameters."""
     try:
         return parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=1000)
     except ValueError as error:
@@ -130,22 +131,22 @@ def arguments(query_string: bytes) -> list[Argument]:
 
 
 class Arguments:
-    """Parameters, looked up by name; of one that is given twice the first counts."""
+    """Parameters by name. The first value that is not empty counts."""
 
     def __init__(self, given: Sequence[Argument]) -> None:
         self._given = given
         self._first = {name: value for name, value in reversed(given) if value}
 
     def one(self, name: str, alias: str = "") -> str:
-        """The first value that is not empty."""
+        """The first value of a name or of its alias, or ""."""
         return self._first.get(name) or self._first.get(alias, "")
 
     def all(self, name: str) -> list[str]:
-        """All values of a name."""
+        """All values of a name that are not empty."""
         return [value for key, value in self._given if key == name and value]
 
     def number(self, name: str, default: int, *, least: int = 0) -> int:
-        """A whole number. Raises UsageError."""
+        """An integer. Raises UsageError."""
         text = self.one(name)
         if not text:
             return default
@@ -155,7 +156,7 @@ class Arguments:
         return int(text)
 
     def flag(self, name: str) -> bool:
-        """A switch. Raises UsageError."""
+        """A boolean. Raises UsageError."""
         text = self.one(name).lower()
         if text not in ("", "0", "1", "true", "false"):
             raise UsageError(f"{name}={text[:40]!r} is neither true nor false")
@@ -165,7 +166,7 @@ class Arguments:
 def parse_query(
     given: Sequence[Argument], *, key: str = "", may_live: bool = False, may_push_limit: bool = False
 ) -> Query:
-    """The query of these parameters. ``key`` replaces that of the URL (a POST is indexed under one of its own).
+    """Validates parameters. ``key`` replaces the key of the URL, as a POST is indexed under its own.
 
     Raises UsageError, which names the parameter.
     """
@@ -211,13 +212,13 @@ def parse_query(
 
 
 def all_of(url: str, closest: str = "", *, reverse: bool = False, limit: int | None = None) -> Query:
-    """The query for the captures of a URL. Raises UsageError."""
+    """The query for all captures of a URL. Raises UsageError."""
     order: Order = "closest" if closest else "reverse" if reverse else "ascending"
     return Query(url, "exact", key_range(url, "exact"), closest=closest, order=order, limit=limit)
 
 
 def check_names(given: Sequence[Argument]) -> None:
-    """Raises UsageError for a known parameter in other letters (``matchtype``). Unknown ones are ignored: clients send
+    """Raises UsageError for a known parameter in the wrong case (``matchtype``). Unknown ones are ignored: clients send
     those of other servers."""
     for name, _ in given:
         known = _SPELLED.get(name.lower(), name)
@@ -226,18 +227,19 @@ def check_names(given: Sequence[Argument]) -> None:
 
 
 def _sources(text: str) -> tuple[list[str], list[Argument]]:
-    """Names of sources, and of those of the form ``SOURCE:COLL`` what names the collection of theirs."""
+    """Splits the parameter ``sources``: names of sources, and for each ``SOURCE:COLL`` a parameter with its
+    collection."""
     parts = [name.partition(":") for name in text.split(",") if name]
     return [name for name, _, _ in parts], [(f"param.{name}.src_coll", coll) for name, _, coll in parts if coll]
 
 
 def parse_fields(text: str) -> tuple[str, ...]:
-    """The names of fields under which rows have them."""
+    """Names of fields, with aliases replaced by the names in rows."""
     return tuple(ALIASES.get(name, name) for name in text.split(",") if name)
 
 
 def parse_filters(texts: Sequence[str]) -> tuple[Filter, ...]:
-    """Filters of the form ``[!][=|~]field:value``. Raises UsageError."""
+    """Parses filters of the form ``[!][=|~]field:value``. Raises UsageError."""
     if len(texts) > _MAX_FILTERS:
         raise UsageError(f"more than {_MAX_FILTERS} filters")
     return tuple(_filter(text) for text in texts)
@@ -260,16 +262,16 @@ def _filter(text: str) -> Filter:
 
 
 def regex(name: str, shown: str, pattern: str) -> Any:
-    """A pattern that takes linear time (RE2). Raises UsageError for what RE2 does not have."""
+    """Compiles a pattern with RE2, which matches in linear time. Raises UsageError for syntax that RE2 lacks."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_REGEX_MEMORY
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        told = error.args[0] if error.args else ""
-        told = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
-        raise UsageError(f"{name}={shown[:100]!r} is not a regular expression of RE2: {told[:200]}") from None
+        detail = error.args[0] if error.args else ""
+        detail = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
+        raise UsageError(f"{name}={shown[:100]!r} is not a regular expression of RE2: {detail[:200]}") from None
 
 
 # -- keys -------------------------------------------------------------------------------------------
@@ -291,7 +293,7 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
 
 @lru_cache(maxsize=4096)
 def key_of(url: str) -> str:
-    """The key of a URL as people write it: the scheme may be missing. Also of a handle. Raises UsageError."""
+    """The key of a URL, with or without scheme, or of a handle. Raises UsageError."""
     uri = uri_of(url)
     if not uri.lower().startswith(_OTHER_SCHEMES):
         return urlkey(uri)
@@ -299,14 +301,14 @@ def key_of(url: str) -> str:
 
 
 def _other_key(uri: str) -> str:
-    """The key of a URI that names no host, as pywb makes it of ``urn:pageinfo:http://example.org/``."""
+    """The key of a URI without a host, as pywb makes it for ``urn:pageinfo:http://example.org/``."""
     path, _, query = uri.partition("#")[0].replace(" ", "%20").lower().partition("?")
     arguments = "&".join(sorted(query.split("&")))
     return path.removesuffix("/") + (f"?{arguments}" if arguments else "")
 
 
 def uri_of(url: str) -> str:
-    """The URI that somebody means by a URL without scheme, or a RePEc handle. Raises UsageError."""
+    """The URI for a URL, with or without scheme, or for a RePEc handle. Raises UsageError."""
     text = url.strip()
     if text.lower().startswith(_OTHER_SCHEMES):
         handle = handle_in(text)
@@ -322,14 +324,14 @@ def uri_of(url: str) -> str:
 
 
 def whole_url(text: str) -> str:
-    """A URL from a path, in which a server may have made one of two slashes, or a client have escaped it once more."""
+    """Restores a URL from a path: a server may have merged its two slashes, or a client may have escaped it twice."""
     if _ESCAPED_SCHEME.match(text):
         text = unquote(text)
     return _ONE_SLASH.sub(r"\1//", text, count=1)
 
 
 def joined(base: str, reference: str) -> str:
-    """The URL that a reference (a ``Location``, a link) means on a page; "" if it is none."""
+    """Resolves a reference (a ``Location``, a link) against a base URL. "" if it is invalid."""
     try:
         return urljoin(base, reference)
     except ValueError:
@@ -337,7 +339,7 @@ def joined(base: str, reference: str) -> str:
 
 
 def key_range(url: str, match: MatchType, key: str = "") -> KeyRange:
-    """The lines that a URL means. Raises UsageError."""
+    """The range of lines for a URL. Raises UsageError."""
     key = key or key_of(url)
     if match == "exact":
         return KeyRange(_bytes(key + " "), _bytes(key + "!"), key)

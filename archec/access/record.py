@@ -1,7 +1,7 @@
-"""WARC records as streams: read from files and from the network, whole heads and bodies that flow.
+"""WARC records as streams, from files and from the network.
 
-A record is its header lines, the HTTP header in its block if it has one, and the rest of the block. ARC records are
-turned into WARC records as they are read. Nothing but heads is held in memory.
+A record consists of its header, the HTTP header in its block if it has one, and the rest of the block. ARC records are
+converted to WARC records. Only headers, and bodies up to SMALL bytes, are held in memory.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _WITH_HTTP = ("response", "request", "revisit")
 END = b"\r\n\r\n"
 SMALL = 1 << 16
-"""Bytes of a body that is read, and sent, as a whole."""
+"""Size in bytes up to which a body is read, and sent, as a whole."""
 
 
 async def nothing() -> None:
-    """Closes nothing."""
+    """A ``close`` that does nothing."""
 
 
 @dataclass(slots=True)
 class Record:
-    """A WARC record. ``http`` is the HTTP header of its block with the empty line, b"" if it has none; ``size`` the
-    number of bytes behind it, which ``body`` gives. ``raw`` is the head as it was read, if it is to be given so."""
+    """A WARC record. ``http`` is the HTTP header of its block including the empty line, or b"". ``size`` is the length
+    in bytes of the rest, which ``body`` yields. ``raw`` is the WARC header as it was read, if it can be sent
+    unchanged."""
 
     headers: Headers
     http: bytes
@@ -51,7 +52,7 @@ class Record:
     raw: bytes = b""
 
     def get(self, name: str) -> str:
-        """The first header of a name, "" if there is none."""
+        """The first header with this name, or ""."""
         wanted = name.lower()
         return next((value for key, value in self.headers if key.lower() == wanted), "")
 
@@ -62,39 +63,38 @@ class Record:
 
     @property
     def head(self) -> bytes:
-        """The WARC header with its empty line."""
+        """The WARC header including the empty line."""
         return self.raw or head_bytes(self.headers, self.version)
 
     @property
     def http_status(self) -> str:
-        """The status of its HTTP header, "" if it has none."""
+        """The status in the HTTP header, or ""."""
         parts = self.http[:40].split(b" ", 2)
         return parts[1][:3].decode("latin-1") if len(parts) > 1 else ""
 
     async def read_if_small(self) -> None:
-        """Reads a small body, so that one that cannot be read is found out before an answer begins. Raises
-        LoadFailed."""
+        """Reads a small body, so that a read error is found before the response begins. Raises LoadFailed."""
         if 0 <= self.size <= SMALL:
             self.body = one_piece(b"".join([piece async for piece in self.body]))
 
     def http_headers(self) -> list[tuple[str, str]]:
-        """The headers of its HTTP header."""
+        """The headers in the HTTP header."""
         return parse_headers(self.http.partition(b"\n")[2])
 
     def http_header(self, name: str) -> str:
-        """The first HTTP header of a name, "" if there is none."""
+        """The first HTTP header with this name, or ""."""
         wanted = name.lower()
         return next((value for key, value in self.http_headers() if key.lower() == wanted), "")
 
 
 def head_bytes(headers: Headers, version: str = "WARC/1.0") -> bytes:
-    """A WARC header with its empty line."""
+    """A WARC header including the empty line."""
     lines = [version, *(f"{name}: {value}" for name, value in headers), "", ""]
     return "\r\n".join(lines).encode("utf-8", "surrogateescape")
 
 
 def parse_headers(data: bytes) -> list[tuple[str, str]]:
-    """Header lines; one that continues the line before it is joined to it, one without a colon is left out."""
+    """Parses header lines. Continuation lines are joined; lines without a colon are skipped."""
     found: list[tuple[str, str]] = []
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         line = line.rstrip("\r")
@@ -108,14 +108,14 @@ def parse_headers(data: bytes) -> list[tuple[str, str]]:
 
 
 class Reader:
-    """Reads from pieces that arrive: up to a mark, or so many bytes."""
+    """Reads from a stream of chunks, up to a delimiter or a number of bytes."""
 
     def __init__(self, pieces: AsyncIterator[bytes]) -> None:
         self._pieces = pieces
         self._data = b""
 
     async def until(self, marks: Sequence[bytes], most: int = _MAX_HEAD) -> bytes:
-        """The bytes up to the end of the first of ``marks``. Raises LoadFailed."""
+        """Reads up to the end of whichever of ``marks`` comes first. Raises LoadFailed."""
         while True:
             ends = [at + len(mark) for mark in marks if (at := self._data.find(mark)) >= 0]
             if ends:
@@ -129,7 +129,7 @@ class Reader:
             self._data += piece
 
     async def some(self, most: int) -> bytes:
-        """Bytes, at most so many; b"" at the end."""
+        """Reads up to ``most`` bytes; b"" at the end."""
         if not self._data:
             self._data = await anext(self._pieces, b"")
         found, self._data = self._data[:most], self._data[most:]
@@ -137,7 +137,8 @@ class Reader:
 
 
 async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The bytes of one gzip member; what is no gzip as it is. Raises LoadFailed for a damaged one."""
+    """Yields the decompressed bytes of one gzip member. Data that is not gzip is passed through. Raises LoadFailed if
+    it is damaged."""
     first = await anext(pieces, b"")
     while first and len(first) < 2:
         more = await anext(pieces, b"")
@@ -167,7 +168,7 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 class ClosedOnFailure:
-    """Closes a record if what is done with it in the block fails."""
+    """Closes a record if the block raises."""
 
     def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
         self._close = close
@@ -180,7 +181,8 @@ class ClosedOnFailure:
 
 
 async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], place: str = "") -> Record:
-    """The record that begins with the first of these bytes. Raises LoadFailed. ``place`` names an ARC record."""
+    """Reads the record at the beginning of a stream. ``place`` goes into the record id of an ARC record. Raises
+    LoadFailed."""
     plain = unpacked(pieces)
 
     async def close_all() -> None:
@@ -235,7 +237,7 @@ def _has_http(headers: Headers) -> bool:
 
 
 def _arc_headers(line: bytes, place: str) -> Headers:
-    """The WARC header of an ARC record by its first line."""
+    """Converts the header line of an ARC record to a WARC header."""
     match = _ARC.fullmatch(line)
     if match is None:
         raise LoadFailed("it is neither a WARC nor an ARC record")
@@ -254,19 +256,19 @@ def _arc_headers(line: bytes, place: str) -> Headers:
 
 
 async def one_piece(data: bytes) -> AsyncIterator[bytes]:
-    """Bytes in memory as a body."""
+    """Yields bytes in memory as a body."""
     if data:
         yield data
 
 
 async def read_file(file: IO[bytes]) -> AsyncIterator[bytes]:
-    """The rest of a file, read in a thread."""
+    """Yields the rest of a file, read in a thread."""
     while data := await to_thread.run_sync(file.read, _FILE_PIECE):
         yield data
 
 
 async def exactly(pieces: AsyncIterator[bytes], size: int, skip: int = 0) -> AsyncIterator[bytes]:
-    """So many bytes behind those that are skipped. Raises LoadFailed if there are fewer."""
+    """Yields ``size`` bytes after the first ``skip``. Raises LoadFailed if there are fewer."""
     if not size:
         return
     async for piece in pieces:
@@ -281,7 +283,8 @@ async def exactly(pieces: AsyncIterator[bytes], size: int, skip: int = 0) -> Asy
 
 
 async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The contents of a body in chunked transfer coding; what is not chunked, although it says so, as it is."""
+    """Yields the contents of a body in chunked transfer coding. A body that is not chunked, although its header says
+    so, is passed through."""
     reader = Reader(pieces)
     first = True
     while True:

@@ -1,6 +1,6 @@
-"""CDXJ in Redis: a sorted set whose members are lines, all with the score 0; and a hash of paths by filename.
+"""CDXJ in Redis: a sorted set whose members are lines with score 0, and a hash of paths by filename.
 
-A ``*`` in the key of an index stands for all keys of that form.
+A ``*`` in the key of an index matches any characters; all matching keys are read, up to ``_MAX_KEYS``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RedisSource(LocalSource):
 
 
 def _begun(rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows, of which the first ones were requested here, in a thread, so that others need not wait for them."""
+    """Fetches the first rows in the current thread, so that the consumer of the iterator need not wait for them."""
     first = next(rows, None)
     return iter(()) if first is None else chain([first], rows)
 
@@ -103,7 +103,7 @@ class RedisResolver:
 
 
 def connect(url: str, timeout: float) -> tuple[redis.Redis, str]:
-    """A client, and the key, of ``redis://HOST[:PORT][/N]/KEY``. Nothing is asked yet."""
+    """A client and the key for ``redis://HOST[:PORT][/N]/KEY``. Does not connect yet."""
     parts = urlsplit(url)
     first, _, rest = parts.path.strip("/").partition("/")
     number, key = (int(first), rest) if rest and first.isdecimal() else (0, parts.path.strip("/"))

@@ -1,4 +1,4 @@
-"""Asking other servers: requests within a time, large answers that wait on disk, servers that keep failing."""
+"""Requests to other servers: deadlines, large responses spooled to disk, and skipping servers that keep failing."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ T = TypeVar("T")
 
 _IN_MEMORY = 4 << 20
 MAX_ANSWER = 4 << 30
-"""Bytes of the largest answer of an index, and of a body whose size is not told."""
+"""Maximum size in bytes of the response of an index, and of a body of unknown length."""
 _MIN_RATE = 100_000
-"""Bytes a second by which an answer earns more time than its source has."""
+"""Number of bytes that extend the deadline of a response by one second."""
 _AGAIN = 0.1
-"""Seconds after which a task that goes on after its time is interrupted once more."""
+"""Seconds after which a task that ignored its cancellation is cancelled again."""
 _NAME = re.compile(r"\{([^{}]+)\}")
 _DOTS = re.compile(r"/(?:\.|%2e){1,2}(?=/|\Z)", re.I)
 _MAX_CACHED = 1000
 _FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
-"""So many failures within so many seconds leave a source out for so many."""
+"""A source with ``_FAILURES`` failures within ``_WITHIN`` seconds is skipped for ``_PAUSE`` seconds."""
 
 
 class Web:
-    """What sends the requests of all sources and loaders; it is there while the server runs."""
+    """Sends the requests of all sources and loaders. ``sender`` is set while the server runs."""
 
     def __init__(self) -> None:
         self.sender: Sender | None = None
@@ -50,12 +50,12 @@ class Web:
         headers: Mapping[str, str] | None = None,
         body: Body | None = None,
     ) -> AsyncIterator[Response]:
-        """An answer whose body has not been read; redirects are not followed. ``trusted``: the operator has named the
-        host. Raises LoadFailed."""
+        """Yields a response whose body has not been read. Redirects are not followed. ``trusted``: the operator has
+        configured the host. Raises LoadFailed."""
         if self.sender is None:
             raise LoadFailed("the server is not running")
         try:
-            target = URL(url)  # read once
+            target = URL(url)  # parsed once
             extensions = named(target) if trusted else {}
             content = None
             if body is not None and body.size:
@@ -70,10 +70,10 @@ class Web:
 
 
 class Deadline:
-    """A time by which the present task must be done; what arrives earns more. A context manager.
+    """A context manager that limits the time of the current task. Data that arrives extends the limit.
 
-    Raises SourceFailed when the time is over: the task is interrupted wherever it waits, and again if it goes on
-    (``asyncio.wait_for`` of Pythons before 3.12 may take an answer for an end of the interruption).
+    Raises SourceFailed when the time is up. The task is cancelled, and cancelled again if it continues: before Python
+    3.12, ``asyncio.wait_for`` may swallow a cancellation when a result arrives at the same time.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -91,7 +91,7 @@ class Deadline:
         return self
 
     def earn(self, size: int) -> None:
-        """So many bytes have arrived."""
+        """Extends the limit for ``size`` bytes that have arrived."""
         self._end += size / _MIN_RATE
 
     def _expire(self) -> None:
@@ -114,14 +114,14 @@ class Deadline:
 
 
 class Fetched(NamedTuple):
-    """An answer of an index: its status, its headers, its body in a file that is at its beginning."""
+    """The response of an index: status, headers, and the body in a file, positioned at its start."""
 
     status: int
     headers: Mapping[str, str]
     body: IO[bytes]
 
     def lines(self) -> Iterator[bytes]:
-        """The lines of the body without their ends; the file is closed behind the last."""
+        """Yields the lines of the body without line ends, and closes the file after the last."""
         with self.body:
             while line := self.body.readline(1 << 20):
                 yield line.rstrip(b"\r\n")
@@ -130,7 +130,7 @@ class Fetched(NamedTuple):
 async def fetch(
     web: Web, method: str, url: str, seconds: float, headers: Mapping[str, str] | None = None
 ) -> Fetched:
-    """The whole answer of a server that the operator has named. Raises SourceFailed."""
+    """Fetches the complete response of a server that the operator has configured. Raises SourceFailed."""
     body = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by its reader
     try:
         with Deadline(seconds) as deadline:
@@ -147,7 +147,8 @@ async def fetch(
 
 
 async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int) -> int:
-    """Writes pieces into a file; their size. Raises LoadFailed for more than ``limit`` bytes, and without room."""
+    """Writes a stream to a file and returns its size. Raises LoadFailed if it is larger than ``limit`` bytes or the
+    disk is full."""
     size = 0
     async for piece in pieces:
         size += len(piece)
@@ -161,7 +162,7 @@ async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int) -> 
 
 
 async def arriving(response: Response, deadline: Deadline | None = None) -> AsyncIterator[bytes]:
-    """The body of an answer as it comes, which earns a deadline more time. Raises LoadFailed."""
+    """Yields the body of a response as it arrives, extending the deadline. Raises LoadFailed."""
     try:
         async for piece in cast(AsyncIterable[bytes], response.stream):
             if deadline is not None:
@@ -172,7 +173,7 @@ async def arriving(response: Response, deadline: Deadline | None = None) -> Asyn
 
 
 def _plain(response: Response, deadline: Deadline) -> AsyncIterator[bytes]:
-    """The body of an answer, unpacked piece by piece where it came as gzip, although none was requested."""
+    """The body of a response, decompressed if the server used gzip without being asked."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise LoadFailed("its answer has an encoding that was not requested")
@@ -181,28 +182,28 @@ def _plain(response: Response, deadline: Deadline) -> AsyncIterator[bytes]:
 
 
 class NotAsked(SourceFailed):
-    """A source is not asked, which is no failure of it."""
+    """A source was not queried, which does not count as a failure."""
 
 
 class Health:
-    """Whether a source keeps failing."""
+    """Tracks the failures of a source."""
 
     def __init__(self) -> None:
         self._failures: list[float] = []
         self._out_until = 0.0
 
     def check(self) -> None:
-        """Raises NotAsked while the source is left out."""
+        """Raises NotAsked while the source is skipped."""
         if self.is_out:
             raise NotAsked(f"left out for {_PAUSE:g} s after {_FAILURES} failures")
 
     @property
     def is_out(self) -> bool:
-        """Whether the source is left out now."""
+        """Whether the source is being skipped."""
         return time.monotonic() < self._out_until
 
     def failed(self) -> None:
-        """It failed once more."""
+        """Records a failure."""
         now = time.monotonic()
         self._failures = [one for one in self._failures if now - one < _WITHIN] + [now]
         if len(self._failures) >= _FAILURES:
@@ -210,19 +211,20 @@ class Health:
             self._failures = []
 
     def answered(self) -> None:
-        """It answered."""
+        """Records a success."""
         self._failures.clear()
 
 
 class Cache:
-    """Answers that are used again for ``seconds``; 0: none are kept."""
+    """Reuses results for ``seconds``. With 0, nothing is cached."""
 
     def __init__(self, seconds: float, most: int = 1000) -> None:
         self._seconds, self._most = seconds, most
         self._kept: dict[object, tuple[float, Any]] = {}
 
     async def get(self, key: object, make: Callable[[], Awaitable[T]]) -> T:
-        """What is kept under a key, else what ``make`` gives; a list is kept if it is not long."""
+        """Returns the cached value of a key, or else the result of ``make``, which is cached if it is a list of at most
+        ``_MAX_CACHED`` items."""
         now = time.monotonic()
         known = self._kept.get(key)
         if known is not None and known[0] > now:
@@ -236,8 +238,8 @@ class Cache:
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """A URL from a template. Behind the ``?`` values are escaped; names without a value give nothing. No value leads
-    out of the template's path: parts ``.`` and ``..`` are left out."""
+    """Fills in the template of a URL. In the query values are escaped, and parameters without a value are dropped. No
+    value can escape from the path of the template: ``.`` and ``..`` segments are removed."""
 
     def whole(name: re.Match[str]) -> str:
         return values.get("url", "") if name[1] == "url" else escaped(name)
@@ -255,7 +257,8 @@ def filled(template: str, values: Mapping[str, str]) -> str:
 
 
 def authorized(url: str, own: str) -> str:
-    """A URL of the origin of ``own`` with the user and password of that, which no row shows; any other as it is."""
+    """Adds user and password of ``own`` to a URL of the same origin. Other URLs are returned unchanged. Rows never
+    contain them."""
     user, at, _ = own.partition("://")[2].partition("/")[0].rpartition("@")
     if not at or not same_origin(url, own):
         return url
@@ -265,7 +268,7 @@ def authorized(url: str, own: str) -> str:
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Whether two URLs have scheme, host and port in common."""
+    """Whether two URLs have the same scheme, host and port."""
     try:
         a, b = urlsplit(one), urlsplit(other)
         return (a.scheme, a.hostname, a.port) == (b.scheme, b.hostname, b.port)

@@ -1,4 +1,4 @@
-"""Indexes on other servers as sources: CDX servers, Memento archives, and the live web."""
+"""Remote indexes as sources: CDX servers, Memento archives, and the live web."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
 
 
 class RemoteSource(AskedSource):
-    """What the sources of other servers have in common."""
+    """Base class of sources on other servers."""
 
     def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float) -> None:
         super().__init__(config.name)
@@ -56,18 +56,19 @@ class RemoteSource(AskedSource):
         raise NotImplementedError
 
     def _named_values(self, query: Query) -> dict[str, str]:
-        """What ``param.NAME`` and, for this source alone, ``param.SOURCE.NAME`` put in place of ``{NAME}``."""
+        """The values for ``{NAME}`` in templates: ``param.NAME``, and for this source only ``param.SOURCE.NAME``."""
         found = {name.removeprefix("param."): value for name, value in query.given if name.startswith("param.")}
         own = {name.removeprefix(f"{self.name}."): value for name, value in found.items()}
         return {name: value for name, value in own.items() if "." not in name}
 
     def _origin(self, named: Mapping[str, str]) -> Origin:
-        """The origin of rows: with the collection of theirs, if ``src_coll`` names one."""
+        """The origin of rows, which includes the remote collection if ``src_coll`` names one."""
         coll = named.get("src_coll", "")
         return Origin(f"{self.name}:{coll}" if coll else self.name, self.name, self.type)
 
     def _loadable(self, row: Row, named: Mapping[str, str]) -> Row:
-        """The row with the address of its capture: of the source's own only within its origin."""
+        """Adds the URL of its capture to a row. A URL that the source itself stated is used only if it has the origin
+        of ``replay_url``."""
         fields = {**row.fields}
         own = [str(fields.pop(name)) for name in ("live_url", "load_url") if name in fields]
         address = filled(self._replay_url, {**named, "url": row.url, "timestamp": row.timestamp[:14]})
@@ -78,7 +79,7 @@ class RemoteSource(AskedSource):
 
 
 class CdxSource(RemoteSource):
-    """A CDX server: of pywb's or the Internet Archive's dialect."""
+    """A CDX server with the dialect of pywb or of the Internet Archive."""
 
     def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float) -> None:
         super().__init__(config, web, seconds, cache)
@@ -105,7 +106,8 @@ class CdxSource(RemoteSource):
         return (self._loadable(row, named) for row in rows)
 
     def url_of(self, query: Query, named: Mapping[str, str]) -> str:
-        """The request for a query. What the server may not understand is left to us."""
+        """The URL of the request for a query. Parameters that the server may not understand are not sent, but applied
+        here."""
         is_ia = self._is_ia
         take = Arguments(query.given)
         values = {name: value for name, value in reversed(query.given) if name not in ("url", "closest")}
@@ -148,7 +150,7 @@ class CdxSource(RemoteSource):
 
 
 class MementoSource(RemoteSource):
-    """An archive with TimeGate and TimeMap (RFC 7089)."""
+    """A Memento archive (RFC 7089) with TimeGate, TimeMap or both."""
 
     async def _rows(self, query: Query) -> Iterator[Row]:
         if not query.key:
@@ -229,7 +231,7 @@ class MementoSource(RemoteSource):
 
 
 class LiveSource(AskedSource):
-    """The live web as an index: whatever is requested is there, now."""
+    """The live web as an index: every URL has one capture, now."""
 
     type = "live"
 
@@ -238,7 +240,7 @@ class LiveSource(AskedSource):
         self._is_on = is_on
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """One row, without asking anybody."""
+        """Returns one row, without sending a request."""
         if not self._is_on:
             errors[self.name] = "the live web is off (access.live)"
         elif not query.may_live:
@@ -253,14 +255,14 @@ class LiveSource(AskedSource):
 
 
 def parse_links(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """The links of a ``Link`` header or a TimeMap, with their attributes."""
+    """Yields target and attributes of each link in a ``Link`` header or a TimeMap."""
     for match in _LINK.finditer(text):
         pairs = ((one[1].lower(), one[2] if one[2] is not None else one[3]) for one in _ATTRIBUTE.finditer(match[2]))
         yield match[1], dict(pairs)
 
 
 def _in_order(rows: Iterator[Row], query: Query) -> list[Row] | Iterator[Row]:
-    """The rows in the order in which sources are asked: put in order if they are few; else they must be in it."""
+    """Sorts rows in the order in which sources are queried, if they are few. A longer list must be sorted already."""
     first = list(islice(rows, MAX_SORTED))
     if len(first) < MAX_SORTED:
         return source_rows(first, query)
@@ -279,7 +281,7 @@ def _checked(rows: Iterator[Row], query: Query) -> Iterator[Row]:
 
 
 def _with_our_key(row: Row) -> Row | None:
-    """The row under the key that we give to its URL."""
+    """The row with its key recomputed from its URL."""
     try:
         key = key_of(row.url)
     except UsageError:
@@ -288,7 +290,8 @@ def _with_our_key(row: Row) -> Row | None:
 
 
 def _ia_filter(one: Filter) -> str:
-    """A filter in the dialect of the Internet Archive, whose patterns match whole values; "" where it has none."""
+    """A filter in the dialect of the Internet Archive, whose patterns match whole values. "" if it cannot be
+    expressed."""
     if not one.field or not one.text:
         return ""
     text = one.text.removeprefix("!")

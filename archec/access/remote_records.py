@@ -1,4 +1,4 @@
-"""Loading captures from other servers, and pages from the live web: what is no WARC record yet becomes one."""
+"""Loads captures from other servers and pages from the live web, and converts them to WARC records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from archec.web.door import Response
 T = TypeVar("T")
 _MAX_HOPS = 5
 _BEGINNING = 1 << 17
-"""Bytes of the body of an answer that must be there in time."""
+"""Bytes of a body that must arrive within the timeout."""
 _IN_MEMORY = 1 << 20
 _DROPPED = frozenset({"link", "memento-datetime", "transfer-encoding", "connection", "keep-alive", "content-length"})
 _OF_CONNECTION = frozenset({"host", "content-length", "connection", "transfer-encoding", "accept-encoding"})
@@ -33,14 +33,14 @@ _REPLAY = re.compile(r"/[0-9]{1,17}(?:[a-z]{2}_)?/((?:https?|ftp)://.*)", re.S)
 class ReplayLoader:
     """Loads rows with a ``load_url``. See :class:`archec.access.loading.Loader`.
 
-    ``methods`` are those that are done on the live web. ``seconds`` is the time for the head of an answer.
+    ``methods`` are allowed on the live web. ``seconds`` is the timeout for the headers of a response.
     """
 
     def __init__(self, web: Web, seconds: float, methods: tuple[str, ...], origins: dict[str, str]) -> None:
         self._web, self._seconds, self._methods, self._origins = web, seconds, methods, origins
 
     async def load(self, row: Row, asked: Asked) -> Record | None:
-        """See :class:`archec.access.loading.Loader`. Raises Refused for a method that is not done."""
+        """See :class:`archec.access.loading.Loader`. Raises Refused for a method that is not allowed."""
         url = row.text("load_url")
         is_live = row.origin.type == "live"
         if not url or row.origin.type not in ("live", "cdx", "memento"):
@@ -63,7 +63,7 @@ class ReplayLoader:
     async def _answered(
         self, stack: AsyncExitStack, row: Row, url: str, asked: Asked, *, follow: bool
     ) -> tuple[Response, str]:
-        """The answer of a capture's address, behind redirects that are not part of the capture."""
+        """The response for a capture and its URL. Follows redirects that are not part of the capture."""
         own = self._origins.get(row.origin.coll, "")
         headers = {name: value for name, value in asked.headers if name.lower() not in _OF_CONNECTION}
         for _ in range(_MAX_HOPS):
@@ -113,7 +113,7 @@ class ReplayLoader:
         return record
 
     async def _sized(self, stack: AsyncExitStack, response: Response) -> tuple[int, AsyncIterator[bytes]]:
-        """The size of a body, and the body. One of unknown size waits on disk."""
+        """The size of a body, and the body. A body of unknown size is spooled to disk."""
         text = response.headers.get("content-length", "")
         if re.fullmatch("[0-9]{1,18}", text) and "transfer-encoding" not in response.headers:
             without = response.request.method == "HEAD" or response.status_code in (204, 304)
@@ -127,10 +127,10 @@ class ReplayLoader:
 
 
 class RangeReader:
-    """Stretches of files on servers that the operator has named. See :class:`archec.access.loading.Remote`.
+    """Ranges of files on servers that the operator has configured. See :class:`archec.access.loading.Remote`.
 
-    ``seconds`` is the time for the head of an answer and the first bytes of its body, from which a record is known; a
-    server that keeps to be silent is left out for a while.
+    ``seconds`` is the timeout for the headers of a response and the first bytes of its body, which identify a record. A
+    server that keeps timing out is skipped for a while.
     """
 
     def __init__(self, web: Web, seconds: float) -> None:
@@ -164,7 +164,7 @@ class RangeReader:
                 yield piece
 
     async def _in_time(self, answer: Awaitable[T], seconds: float) -> T:
-        """What is awaited. Raises LoadFailed if it is not there after so many seconds of those that a server has."""
+        """Awaits with a timeout. Raises LoadFailed. ``seconds`` is what remains of the server's time."""
         try:
             with Deadline(seconds):
                 return await answer
@@ -174,7 +174,7 @@ class RangeReader:
 
 
 def _http_head(response: Response, url: str, *, is_live: bool) -> list[tuple[str, str]]:
-    """The headers of an answer as its capture had them."""
+    """The headers of a response as they were when it was captured."""
     found: list[tuple[str, str]] = []
     for raw_name, raw_value in response.headers.raw:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")

@@ -1,7 +1,7 @@
-"""Raw replay: status, headers and bytes of a record as they were, safe to look at, with ranges.
+"""Raw replay: status, headers and bytes of a record as captured, made safe for browsers, with range requests.
 
-Nothing in a page is rewritten. What would act on this server, on the client's connection or on other pages is kept
-under ``X-Archive-Orig-``; a redirect leads to the capture of its target.
+Pages are not rewritten. Headers that would affect this server, the connection or other pages are renamed with the
+prefix ``X-Archive-Orig-``. A redirect points to the capture of its target.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEPT = frozenset(
         "content-type", "content-encoding", "content-language", "content-disposition", "last-modified", "content-md5",
     }
 )  # fmt: skip
-"""Headers that mean the same here as they did there."""
+"""Headers that are valid in the replay as they are."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
@@ -34,7 +34,7 @@ _SANDBOX = "default-src 'none'; sandbox"
 
 
 class _Held(NamedTuple):
-    """What a record has of the whole that the URL was: the first byte, how many, and of how many ("*": unknown)."""
+    """The part of a resource that a record contains: its first byte, its length, and the total size ("*": unknown)."""
 
     first: int
     length: int
@@ -44,7 +44,7 @@ class _Held(NamedTuple):
 def answer_replay(
     exchange: Exchange, loaded: Loaded, at: Addresses, links: str, *, negotiated: bool = False
 ) -> Response:
-    """The record as the answer that it was. ``negotiated``: this is the answer of a TimeGate."""
+    """Returns the response that a record contains. ``negotiated``: it is the response of a TimeGate."""
     row, record = loaded
     chunked = "chunked" in record.http_header("transfer-encoding").lower()
     size = -1 if chunked else record.size
@@ -80,7 +80,7 @@ def answer_replay(
 
 
 def _is_known(exchange: Exchange, tag: str, record: Record) -> bool:
-    """Whether the client says that it has these bytes."""
+    """Whether the client states that it has these bytes."""
     tags = exchange.headers.get("if-none-match", "")
     if tags:
         return tags.strip() == "*" or tag in [one.strip().removeprefix("W/") for one in tags.split(",")]
@@ -92,7 +92,7 @@ def _is_known(exchange: Exchange, tag: str, record: Record) -> bool:
 
 
 def _tag(loaded: Loaded) -> str:
-    """A tag of these bytes."""
+    """The ETag of these bytes."""
     row, record = loaded
     digest = record.get("WARC-Payload-Digest") or row.text("digest")
     parts = (row.url, row.timestamp, digest, record.get("WARC-Record-ID"))
@@ -107,7 +107,7 @@ def _status(record: Record) -> int:
 
 
 def _held(record: Record, status: int, size: int) -> _Held | None:
-    """What a record has of the whole; None if that is not known, so that no range of it can be given."""
+    """The part of a resource that a record contains, or None if it is unknown, so that ranges cannot be served."""
     if size < 0 or status not in (200, 206):
         return None
     if status == 200:
@@ -143,8 +143,8 @@ def _original_headers(
 
 
 def _part(exchange: Exchange, held: _Held, tag: str) -> tuple[int, int] | None:
-    """What is held of the range that is requested: its first byte in the whole, and its length, 0 if nothing is held of
-    it; None if no range is requested."""
+    """The part of the requested range that is held: its first byte in the resource and its length, which is 0 if none
+    of it is held. None if no range is requested."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None or exchange.method != "GET" or exchange.headers.get("if-range", tag) != tag:
         return None

@@ -1,4 +1,4 @@
-"""The record of a query: rows are tried in order until one loads; revisits are resolved."""
+"""The record for a query: rows are tried in order until one can be loaded. Revisits are resolved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FRAMING = ("transfer-encoding", "content-encoding", "content-length")
 
 
 class Loaded(NamedTuple):
-    """A record with the row that led to it."""
+    """A record and the row that it was loaded by."""
 
     row: Row
     record: Record
@@ -45,7 +45,8 @@ class Loaded(NamedTuple):
 async def load(
     collection: Collection, query: Query, viewer: Viewer, errors: Errors, asked: Asked = _GET
 ) -> Loaded:
-    """The first record that loads. Raises Refused: 451 or 403 if he may not have it, 404 if there is none."""
+    """Returns the first record that can be loaded. Raises Refused: 451 or 403 if the viewer may not have it, 404 if
+    there is none."""
     refused: Refused | None = None
     for step in collection.steps:
         rows = await step.answer(query, errors, viewer.visible)
@@ -70,8 +71,8 @@ async def load(
 
 
 async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Asked = _GET) -> Record | None:
-    """The record of a row by the first loader that can; the reason why none could is in ``errors``. Raises Refused
-    unless he may have what the row names, and what the record says that it is."""
+    """Loads the record of a row with the first loader that can. Returns None if none can; the reason is then in
+    ``errors``. Raises Refused unless the viewer may have both what the row names and what the record says it is."""
     viewer.check_content(row)
     if row.origin.source in errors.silent:
         return None
@@ -92,8 +93,8 @@ async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Aske
 
 
 def check_record(record: Record, row: Row, viewer: Viewer) -> None:
-    """Raises Refused unless he may have a record by what it says of itself: URL, time and media type. The row that
-    leads to it is not enough: one that somebody added may name the place of any other record."""
+    """Raises Refused unless the viewer may have a record by its own URL, time and media type. The row is not enough:
+    anyone who may add rows could add one that points to any other record."""
     if row.origin.type == TYPE or viewer.rules.are_trivial:
         return
     stamp = of_date(record.get("WARC-Date"))
@@ -104,7 +105,7 @@ def check_record(record: Record, row: Row, viewer: Viewer) -> None:
 
 
 def is_self_redirect(record: Record, url: str) -> bool:
-    """Whether a response redirects to where it came from, except for the scheme or a slash at the end."""
+    """Whether a response redirects to its own URL, apart from the scheme, ``www.`` and a trailing slash."""
     if record.http_status[:1] != "3" or record.http_status == "304":
         return False
     location = record.http_header("location")
@@ -121,9 +122,9 @@ def _bare(url: str) -> str:
 async def resolved(
     collection: Collection, step: Step, row: Row, record: Record, viewer: Viewer, errors: Errors
 ) -> Record:
-    """The record; of a revisit a response with the payload of the capture that it refers to.
+    """Returns the record, or for a revisit a response with the payload of the capture that it refers to.
 
-    Raises LoadFailed if there is none. A revisit that redirects needs none.
+    Raises LoadFailed if that capture is not found. It is not needed for a revisit that redirects.
     """
     if record.type != "revisit":
         return record
@@ -168,12 +169,13 @@ async def _original(
 
 
 def _digest(text: str) -> str:
-    """A digest without the name of its algorithm."""
+    """A digest without its algorithm."""
     return text.rpartition(":")[2].upper()
 
 
 def _as_response(revisit: Record, http: bytes, original: Record | None) -> Record:
-    """A response record with the identity of a revisit and the payload of the record it refers to, if one is needed."""
+    """A response record with the identity of a revisit and the payload of the record that it refers to, if one is
+    needed."""
     refers = ("WARC-Refers-To-Target-URI", "WARC-Refers-To-Date")
     drop = {"warc-type", "warc-profile", "warc-block-digest", "content-length", "warc-truncated", "content-type"}
     drop |= {name.lower() for name in refers} if original is not None else {"warc-payload-digest"}
@@ -191,7 +193,7 @@ def _as_response(revisit: Record, http: bytes, original: Record | None) -> Recor
 
 
 def _merged_http(http: bytes, original: Record) -> bytes:
-    """The HTTP header of a revisit, with what frames the payload as the original has it."""
+    """The HTTP header of a revisit, except for the headers that frame the payload, which are those of the original."""
     head, _, _ = http.partition(b"\n")
     revisit = Record((), http, 0, one_piece(b""))
     kept = [(name, value) for name, value in revisit.http_headers() if name.lower() not in _FRAMING]
@@ -210,8 +212,8 @@ def _merged_http(http: bytes, original: Record) -> bytes:
 
 
 class BodyAnswer(Response):
-    """An answer like ``made`` with a body that is sent as it is read, between ``head`` and ``tail``. ``size`` is -1 if
-    it is not known, or there is none. If its bytes end early the connection is cut."""
+    """A copy of the response ``made`` that streams a body between ``head`` and ``tail``. ``size`` is -1 if it is
+    unknown or if there is no body. If the body ends early, the connection is closed."""
 
     def __init__(
         self,
@@ -249,8 +251,8 @@ class BodyAnswer(Response):
 def answer_record(
     loaded: Loaded, errors: Errors, links: str, *, packed: bool = False, negotiated: bool = False
 ) -> Response:
-    """A record as the resource API gives it, also ``packed`` by gzip. ``links`` is the header ``Link``. ``negotiated``:
-    Accept-Datetime may choose the capture."""
+    """Returns a record for the resource API, with gzip if ``packed``. ``links`` is the ``Link`` header. ``negotiated``:
+    Accept-Datetime may select the capture."""
     row, record = loaded
     cdx = _NOT_ASCII.sub(lambda one: json.dumps(one[0])[1:-1], as_cdxj(row).decode("utf-8", "replace").strip())
     headers = [

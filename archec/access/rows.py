@@ -1,4 +1,4 @@
-"""Rows: what an index says of one capture. Read from lines of CDXJ and CDX, and written in the forms of the API."""
+"""Rows: the entries of an index, one per capture. Parses lines of CDXJ and CDX, and formats rows for the API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CDX_COLUMNS: Mapping[str, str] = {
     "V": "offset",
     "g": "filename",
 }
-"""The letters of a CDX header line, and the names of these columns in a row."""
+"""The letters in a CDX header line, and the names of these columns in a row."""
 
 CDX_FORMS: Mapping[int, tuple[str, ...]] = {
     11: tuple(CDX_COLUMNS.values()),
@@ -31,7 +31,7 @@ CDX_FORMS: Mapping[int, tuple[str, ...]] = {
     7: ("urlkey", "timestamp", "url", "mime", "status", "digest", "length"),
     6: ("urlkey", "timestamp", "url", "mime", "status", "digest"),
 }
-"""The columns of lines without a header, by their number. 6 and 7 are what CDX servers send."""
+"""The columns of lines without a header, by their number. CDX servers send 6 or 7."""
 
 ALIASES: Mapping[str, str] = {
     "original": "url",
@@ -46,11 +46,12 @@ ALIASES: Mapping[str, str] = {
     "o": "offset",
     "f": "filename",
 }
-"""Other names of fields in ``filter`` and ``fields``."""
+"""Other names for fields in ``filter`` and ``fields``."""
 
 
 class Origin(NamedTuple):
-    """Where a row comes from: ``source`` (of a directory with the file), the declared name, the type."""
+    """Where a row comes from: the source (including the file, if the source is a directory), its configured name, and
+    its type."""
 
     source: str
     coll: str
@@ -58,12 +59,12 @@ class Origin(NamedTuple):
 
 
 NOWHERE = Origin("", "", "")
-"""The origin of rows that do not say where they are from."""
+"""The origin of rows that do not state one."""
 
 
 class Row(Struct, frozen=True, eq=False):
-    """A capture. ``line`` is the line of the index without its end; ``fields`` are those after key and time, in the
-    order and with the types of the line. ``is_line``: the line is CDXJ and says just that."""
+    """A capture. ``line`` is its line in the index without the line end. ``fields`` are those after key and time, in
+    the order and with the types of the line. ``is_line``: the line is CDXJ and has exactly these fields."""
 
     line: bytes
     urlkey: str
@@ -73,11 +74,11 @@ class Row(Struct, frozen=True, eq=False):
     is_line: bool = False
 
     def with_fields(self, **more: Any) -> Row:
-        """The row with other or further fields."""
+        """A copy with fields added or replaced."""
         return Row(self.line, self.urlkey, self.timestamp, {**self.fields, **more}, self.origin)
 
     def text(self, name: str) -> str:
-        """A field as text, "" if the row has none."""
+        """A field as text, or ""."""
         if name == "urlkey":
             return self.urlkey
         if name == "timestamp":
@@ -101,27 +102,27 @@ class Row(Struct, frozen=True, eq=False):
 
     @property
     def is_revisit(self) -> bool:
-        """Whether the record says that nothing had changed."""
+        """Whether the record is a revisit: the contents had not changed."""
         return self.fields.get("mime") == "warc/revisit"
 
     def all_fields(self) -> dict[str, Any]:
-        """Everything, in the order of the API."""
+        """All fields, in the order of the API."""
         made = {"urlkey": self.urlkey, "timestamp": self.timestamp, **self.fields}
         if self.origin is not NOWHERE:
             made["source"], made["source-coll"], made["source_type"] = self.origin
         return made
 
     def without_source(self) -> Row:
-        """The row without what tells where it is from."""
+        """A copy without its origin."""
         return Row(self.line, self.urlkey, self.timestamp, self.fields, NOWHERE, self.is_line)
 
 
 LineReader = Callable[[bytes, Origin], "Row | None"]
-"""Makes a row of a line; None for what is no row."""
+"""Parses a line into a row. Returns None for anything else."""
 
 
 def any_row(line: bytes, origin: Origin) -> Row | None:
-    """A row of a line of CDXJ, JSON, or CDX without a header."""
+    """Parses a line of CDXJ, JSON, or CDX without a header."""
     parts = line.split(b" ", 2)
     if len(parts) < 3 or not parts[2].startswith(b"{"):
         return json_row(line, origin) if line.startswith(b"{") else _CDX(line, origin)
@@ -133,7 +134,7 @@ def any_row(line: bytes, origin: Origin) -> Row | None:
 
 
 def json_row(line: bytes, origin: Origin) -> Row | None:
-    """A row of a line of JSON with key and time inside."""
+    """Parses a line of JSON that includes key and time."""
     try:
         fields = orjson.loads(line)
         key, stamp = str(fields.pop("urlkey", "")), str(fields.pop("timestamp", ""))
@@ -143,7 +144,7 @@ def json_row(line: bytes, origin: Origin) -> Row | None:
 
 
 def cdx_reader(columns: Sequence[str] | None = None) -> LineReader:
-    """Makes rows of lines of CDX with these columns; by default of their number."""
+    """Returns a parser for lines of CDX with these columns. The default depends on their number."""
 
     def row(line: bytes, origin: Origin) -> Row | None:
         try:
@@ -160,7 +161,7 @@ def cdx_reader(columns: Sequence[str] | None = None) -> LineReader:
 
 
 def made_line(key: str, stamp: str, fields: Mapping[str, Any]) -> bytes:
-    """The line that a row would have in a CDXJ file: what rows of one key and time are ordered by."""
+    """The line of a row in a CDXJ file, by which rows are sorted."""
     return f"{key} {stamp} ".encode("utf-8", "replace") + orjson.dumps(fields, default=str)
 
 
@@ -180,7 +181,7 @@ _CDX = cdx_reader()
 
 
 def as_json(row: Row, fields: Sequence[str] = ()) -> bytes:
-    """A row as a line of JSON."""
+    """Formats a row as a line of JSON."""
     value = row.all_fields()
     if fields:
         value = {name: item for name, item in value.items() if name in fields}
@@ -188,7 +189,7 @@ def as_json(row: Row, fields: Sequence[str] = ()) -> bytes:
 
 
 def as_cdxj(row: Row, fields: Sequence[str] = ()) -> bytes:
-    """A row as a line of CDXJ; key and time stay outside the braces, whatever ``fields`` says."""
+    """Formats a row as a line of CDXJ. Key and time are always included, whatever ``fields`` says."""
     if row.is_line and not fields:
         return row.line[:-1] + _source_of(row.origin)
     value = {**row.fields}
@@ -202,7 +203,7 @@ def as_cdxj(row: Row, fields: Sequence[str] = ()) -> bytes:
 
 @lru_cache(maxsize=1000)
 def _source_of(origin: Origin) -> bytes:
-    """The end of a line of CDXJ: where it is from."""
+    """The end of a line of CDXJ: the fields of its origin."""
     if origin is NOWHERE:
         return b"}\n"
     named = dict(zip(("source", "source-coll", "source_type"), origin, strict=True))
@@ -210,7 +211,7 @@ def _source_of(origin: Origin) -> bytes:
 
 
 def as_text(row: Row, fields: Sequence[str] = ()) -> bytes:
-    """A row as values between blanks; ``-`` for one that is not there."""
+    """Formats a row as values separated by blanks, with ``-`` for missing ones."""
     names = [name for name in row.all_fields() if not fields or name in fields]
     values = ("%20".join(row.text(name).split()) or "-" for name in names)
     return (" ".join(values) + "\n").encode("utf-8", "surrogatepass")

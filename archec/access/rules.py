@@ -1,4 +1,4 @@
-"""Rules: what of the collections is open, known, closed or withdrawn. Pure functions of a row and who asks."""
+"""Access rules: what is open, visible, closed or withdrawn. Pure functions of a row and the viewer's address."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _YEAR = 365.2425 * 86400
 _FINAL_DOT = re.compile(r"^([^/]*)\.(?=(?::[0-9]+)?/)")
 _SLASHES = re.compile("//+")
 _NO_MIME = ("", "-", "unk", "warc/revisit")
-"""What rows have for a media type that does not show what a reader gets."""
+"""Media types of rows that do not say which type the client receives."""
 _OPEN = {"none": "closed", "metadata": "metadata", "content": "open"}
 
 
 class Level(IntEnum):
-    """What somebody may see."""
+    """What a viewer may see."""
 
     NOTHING = 0
     METADATA = 1
@@ -39,8 +39,9 @@ class Level(IntEnum):
 
 
 class Subject(NamedTuple):
-    """What rules are about: an obi by its URL or handle. ``works`` are the handles of the templates that name a file,
-    if it ``has_more`` not all of them; ``noted`` is the tist at which it was first noted, 0 if that is not known."""
+    """What rules apply to: an obi, by its URL or handle. ``works`` are the handles of the templates that refer to a
+    file; with ``has_more`` there may be others. ``noted`` is the tist at which the obi was first noted, 0 if
+    unknown."""
 
     url: str
     handle: str = ""
@@ -51,7 +52,8 @@ class Subject(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What anybody may see of a subject, by which rule (counted from 1; 0: none matched, ``access.open`` counts)."""
+    """What anyone may see of a subject, and the number of the rule that says so (from 1; 0 if none matched and
+    ``access.open`` applies)."""
 
     level: Level
     withdrawn: bool = False
@@ -61,16 +63,16 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules, in order; ``open`` is ``access.open``, which counts where none matches."""
+    """The rules in order. ``open`` is ``access.open``, the default if none matches."""
 
     rules: tuple[RuleConfig, ...] = ()
     open: str = "none"
 
     def decide(self, subject: Subject, address: str, now: float) -> Decision:
-        """What somebody at ``address`` who has no token may see of a subject: what the first rule says that holds.
+        """Returns what a client at ``address`` without a token may see of a subject. The first matching rule decides.
 
-        Where it cannot be told whether a rule holds (a URL that cannot be read, no media type) the strictest counts of
-        what may be said.
+        If it cannot be determined whether a rule matches (the URL cannot be parsed, the media type is missing), the
+        strictest of the possible decisions applies.
         """
         found: list[Decision] = []
         for number, rule in enumerate(self.rules, 1):
@@ -84,7 +86,7 @@ class Rules:
         return min(found, key=_openness)
 
     def on_address(self, subject: Subject, now: float) -> int:
-        """The number of the first rule that decides for some addresses and not for others, 0 if there is none."""
+        """The number of the first rule whose match depends on the address, or 0."""
         for number, rule in enumerate(self.rules, 1):
             holds = _holds(replace(rule, networks=()), subject, "", now)
             if rule.networks and holds is not False:
@@ -95,12 +97,12 @@ class Rules:
 
     @property
     def may_open(self) -> bool:
-        """Whether anybody may see anything without a token."""
+        """Whether anything is visible without a token."""
         return self.open != "none" or any(rule.rights in ("open", "metadata") for rule in self.rules)
 
     @property
     def by_default(self) -> Level:
-        """What anybody may see where no rule with a condition matches."""
+        """What anyone may see if no conditional rule matches."""
         for rule in self.rules:
             if is_unconditional(rule):
                 return _decision(rule.rights, "", 0).level
@@ -108,23 +110,23 @@ class Rules:
 
     @property
     def need_catalogue(self) -> bool:
-        """Whether a rule is about the works of files, or the time at which an obi was first noted."""
+        """Whether a rule depends on the works of files, or on the time at which an obi was first noted."""
         return any(rule.archive or rule.series or rule.handle or rule.until.endswith("y") for rule in self.rules)
 
     @property
     def are_trivial(self) -> bool:
-        """Whether all rows are treated alike."""
+        """Whether all rows are treated the same."""
         return not self.rules
 
 
 def is_unconditional(rule: RuleConfig) -> bool:
-    """Whether a rule is about everything, for everybody, permanently."""
+    """Whether a rule has no condition at all: no subject, no network, no end."""
     about = (rule.archive, rule.series, rule.host, rule.handle, rule.url_prefix, rule.mime, rule.until)
     return not any(about) and not rule.networks
 
 
 def subject_of(row: Row) -> Subject:
-    """What a row is about, as far as it says so itself."""
+    """The subject of a row, from the row itself."""
     url = row.url
     return Subject(url, handle_in(url), row.text("mime"), (), to_tist(row.timestamp))
 
@@ -139,7 +141,7 @@ def _openness(decision: Decision) -> tuple[bool, Level]:
 
 
 def _holds(rule: RuleConfig, subject: Subject, address: str, now: float) -> bool | None:
-    """Whether all conditions of a rule hold; None if that cannot be told."""
+    """Whether all conditions of a rule hold, or None if this cannot be determined."""
     found: bool | None = True
     for answer in _answers(rule, subject, address, now):
         if answer is False:
@@ -149,7 +151,7 @@ def _holds(rule: RuleConfig, subject: Subject, address: str, now: float) -> bool
 
 
 def _answers(rule: RuleConfig, subject: Subject, address: str, now: float) -> Iterator[bool | None]:
-    """Whether each condition of a rule holds; None if that cannot be told."""
+    """Yields whether each condition of a rule holds, or None if this cannot be determined."""
     handles = (subject.handle, *subject.works)
     other = None if subject.has_more else False
     if rule.networks:
@@ -174,8 +176,8 @@ def _code(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _normal(url: str) -> str | None:
-    """A URL, or the beginning of one, as rules compare it: in its normal form without a final dot of the host, and with
-    one slash for several, as keys of indexes have it. None if it cannot be read."""
+    """Normalises a URL, or the start of one, for comparison: additionally without a final dot of the host, and with
+    repeated slashes merged, as in the keys of indexes. None if it cannot be parsed."""
     try:
         scheme, mark, rest = uri_of(url).partition("://")
     except UsageError:
@@ -186,7 +188,7 @@ def _normal(url: str) -> str | None:
 
 
 def _is_at(url: str | None, rule: RuleConfig) -> bool | None:
-    """Whether a normal URL is of the host of a rule, or one below it, and begins as the rule says."""
+    """Whether a normalised URL has the host of a rule, or a subdomain of it, and begins with the prefix of the rule."""
     prefix, host = _normal(rule.url_prefix or url or ""), _normal(f"http://{rule.host}/") if rule.host else url
     if url is None or prefix is None or host is None:
         return None
@@ -206,7 +208,7 @@ def _is_mime(given: str, wanted: str) -> bool | None:
 
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address of a client; None if it is none."""
+    """Parses the address of a client. None if it is invalid."""
     with suppress(ValueError):
         return ipaddress.ip_address(text.partition("%")[0])
     return None
@@ -225,7 +227,8 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def _is_in_force(rule: RuleConfig, subject: Subject, now: float) -> bool | None:
-    """Whether a rule still counts: until its day begins, or so many years after the subject was first noted."""
+    """Whether a rule still applies: before its date, or within so many years after the subject was first noted. None if
+    unknown."""
     if rule.until.endswith("y"):
         return None if not subject.noted else now < subject.noted + int(rule.until[:-1]) * _YEAR
     return now < datetime.fromisoformat(rule.until).replace(tzinfo=timezone.utc).timestamp()

@@ -1,4 +1,4 @@
-"""What a collection asks: the interface of sources, and what they report of failures."""
+"""The interface of sources, and the errors that they report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from archec.access.rows import Row
 
 
 class Errors(dict[str, str]):
-    """Reasons by the name of the source that failed. Of those that are ``silent`` no more records are asked."""
+    """Error messages by source. No more records are requested from ``silent`` sources."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class Errors(dict[str, str]):
 
 
 class Source:
-    """An index. ``name`` is the declared name, ``type`` what rows have as ``source_type``."""
+    """An index. ``name`` is its configured name, ``type`` the ``source_type`` of its rows."""
 
     type = ""
 
@@ -27,55 +27,55 @@ class Source:
 
     @property
     def is_out(self) -> bool:
-        """Whether it is left out for a while because it keeps failing."""
+        """Whether it is skipped for now because it keeps failing."""
         return False
 
     def faults(self) -> Iterable[str]:
-        """What is wrong with it, for ``/healthz`` and the log. Must not wait."""
+        """Its faults, for ``/healthz`` and the log. Must not block."""
         return ()
 
 
 class AskedSource(Source):
-    """An index elsewhere, which is asked."""
+    """A remote index."""
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """The rows of a query, in one or several parts, each in the order in which the query asks sources.
+        """Returns the rows of a query in one or more parts, each in the order in which the query asks sources.
 
-        A source that cannot answer puts the reason into ``errors``.
+        A source that fails adds the reason to ``errors``.
         """
         raise NotImplementedError
 
 
 class LocalSource(Source):
-    """An index that is read. Reading its rows may block, so it is done in a thread if there are many."""
+    """A local index. Reading its rows may block, so many rows are read in a thread."""
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """As :meth:`AskedSource.ask`."""
         raise NotImplementedError
 
     def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
-        """As ``parts`` where a few rows are read faster than a thread would take over; None if it may wait."""
+        """As ``parts``, if reading a few rows is faster than switching to a thread. None if it may block."""
         return None
 
     def prepare(self) -> None:
-        """Does what is done once before the first use, if anything is. May take long."""
+        """One-time work before the first use, if any. May take long."""
 
 
 class NoSource(LocalSource):
-    """A source that is always empty, and says why."""
+    """A source that is always empty and reports why."""
 
     def __init__(self, name: str, type_: str, reason: str) -> None:
         super().__init__(name)
         self.type, self._reason = type_, reason
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """Nothing, and why."""
+        """Returns nothing and reports the reason."""
         errors[self.name] = self._reason
         return ()
 
 
 def guarded(rows: Iterator[Row], name: str, errors: Errors) -> Iterator[Row]:
-    """The rows, which end where their source fails; the reason is then in ``errors``."""
+    """Yields rows until the source fails; the reason is then added to ``errors``."""
     try:
         yield from rows
     except SourceFailed as error:

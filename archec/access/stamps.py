@@ -1,4 +1,4 @@
-"""Timestamps of indexes: 14 digits (seconds) or 17 (milliseconds), in full or cut off, and HTTP dates."""
+"""Timestamps of indexes, 14 digits (seconds) or 17 (milliseconds), in full or shortened, and HTTP dates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def checked(name: str, value: str) -> str:
-    """A timestamp, or the beginning of one, as given for the parameter ``name``. Raises UsageError."""
+    """Validates a timestamp, full or shortened, of the parameter ``name``. Raises UsageError."""
     if not _DIGITS.fullmatch(value):
         raise UsageError(f"{name}={value[:40]!r} is not a timestamp of 1 to 14 digits")
     return value
@@ -31,12 +31,12 @@ def lower(value: str) -> str:
 
 
 def upper(value: str) -> str:
-    """A bound that no timestamp beginning with ``value`` is above."""
+    """An upper bound of all timestamps that begin with ``value``."""
     return value.ljust(17, "9")
 
 
 def last_moment(value: str) -> str:
-    """The last second that a shortened timestamp names: ``2014`` is 20141231235959."""
+    """The last second of a shortened timestamp: ``2014`` is 20141231235959."""
     if len(value) >= 14:
         return value
     padded = value.ljust(14, "9")
@@ -52,7 +52,7 @@ def _within(digits: str, least: int, most: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _day(digits: str) -> int:
-    """Days since 0000-03-01; any digits have a value, so that wrong dates sort somewhere and break nothing."""
+    """Days since 0000-03-01. Every combination of digits has a value, so that invalid dates are sorted, too."""
     year, month, day = int(digits[:4]), int(digits[4:6]), int(digits[6:8])
     year -= month <= 2
     month = (month + 9) % 12
@@ -60,24 +60,24 @@ def _day(digits: str) -> int:
 
 
 def seconds(stamp: str) -> float:
-    """A timestamp as seconds on one scale, for distances."""
+    """A timestamp in seconds, for distances."""
     clock = int(stamp[8:14])
     whole = _day(stamp[:8]) * 86400 + clock // 10000 * 3600 + clock // 100 % 100 * 60 + clock % 100
     return whole + int(stamp[14:]) / 1000 if len(stamp) > 14 else whole
 
 
 def of_date(date: str) -> str:
-    """The timestamp of a ``WARC-Date``; less than 14 digits of one that is none."""
+    """The timestamp of a ``WARC-Date``. Has fewer than 14 digits if the date is invalid."""
     return "".join(char for char in date if char.isdigit())[:14]
 
 
 def now_stamp() -> str:
-    """The present second."""
+    """The current second."""
     return datetime.now(tz=timezone.utc).strftime("%Y%m%d%H%M%S")
 
 
 def moment(stamp: str) -> datetime | None:
-    """The time of a timestamp, None if there is no such time."""
+    """The time of a timestamp, or None if it is invalid."""
     try:
         day = int(stamp[:4]), int(stamp[4:6]), int(stamp[6:8])
         return datetime(*day, int(stamp[8:10]), int(stamp[10:12]), int(stamp[12:14]), tzinfo=timezone.utc)
@@ -87,19 +87,19 @@ def moment(stamp: str) -> datetime | None:
 
 @lru_cache(maxsize=4096)
 def http_date(stamp: str) -> str:
-    """A timestamp as an HTTP date (RFC 1123); of a time that there is not, the beginning of time."""
+    """A timestamp as an HTTP date (RFC 1123). An invalid one becomes 1970-01-01."""
     return format_datetime(moment(stamp) or datetime(1970, 1, 1, tzinfo=timezone.utc), usegmt=True)
 
 
 @lru_cache(maxsize=4096)
 def iso_date(stamp: str) -> str:
-    """A timestamp as ``WARC-Date`` has it."""
+    """A timestamp in the format of ``WARC-Date``. An invalid one becomes 1970-01-01."""
     when = moment(stamp) or datetime(1970, 1, 1, tzinfo=timezone.utc)
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def from_http_date(text: str) -> str:
-    """The timestamp of an HTTP date. Raises UsageError for anything that RFC 7089 does not allow."""
+    """The timestamp of an HTTP date. Raises UsageError for a format that RFC 7089 does not allow."""
     match = _RFC1123.fullmatch(text.strip())
     if match is not None:
         day, month, year, hour, minute, second = match.groups()
@@ -110,6 +110,6 @@ def from_http_date(text: str) -> str:
 
 
 def to_tist(stamp: str) -> int:
-    """The tist of a timestamp; 0 of a time that there is not."""
+    """The tist of a timestamp, 0 if it is invalid."""
     when = moment(stamp)
     return int(when.timestamp()) if when is not None else 0

@@ -1,6 +1,6 @@
-"""Tokens: who may see what of which collections. Kept hashed in a file that only its owner may read.
+"""Tokens: who may see what in which collections. Stored as hashes in a file that only its owner may read.
 
-A token is random and long, so that its SHA-256 is as good as any slow hash. Every hash is compared in constant time.
+Tokens are long and random, so SHA-256 is as good as a slow hash. Hashes are compared in constant time.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NAME = re.compile(r"[A-Za-z0-9._@+-]{1,100}")
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):
-    """A token by the hash of its text. No ``collections``: all; ``until``: the tist from which it is no longer valid,
-    0 for none."""
+    """A token, identified by the hash of its text. Without ``collections`` it is valid for all. ``until`` is the tist
+    at which it expires, 0 for never."""
 
     name: str
     hash: str
@@ -42,11 +42,11 @@ class Token(Struct, frozen=True, forbid_unknown_fields=True):
     created: int = 0
 
     def allows(self, right: Right) -> bool:
-        """Whether it has a right; ``content`` implies ``metadata``."""
+        """Whether it has a right. ``content`` implies ``metadata``."""
         return right in self.rights or (right == "metadata" and "content" in self.rights)
 
     def opens(self, collection: str) -> bool:
-        """Whether it is for this collection."""
+        """Whether it is valid for this collection."""
         return not self.collections or collection in self.collections
 
     def is_valid(self, now: float) -> bool:
@@ -55,7 +55,7 @@ class Token(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenFile:
-    """The file of tokens. What is read of it is always as it is now."""
+    """The token file. It is read again whenever it has changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,7 +63,7 @@ class TokenFile:
         self._tokens: tuple[Token, ...] = ()
 
     def find(self, text: str) -> Token | None:
-        """The valid token of this text. Raises ConfigError if the file cannot be read."""
+        """Returns the valid token with this text, or None. Raises ConfigError if the file cannot be read."""
         given = hash_of(text)
         found: Token | None = None
         for token in self.tokens():
@@ -72,11 +72,11 @@ class TokenFile:
         return found if found is not None and found.is_valid(time.time()) else None
 
     def holds(self, token: Token) -> bool:
-        """Whether a token is still valid as it was."""
+        """Whether a token is still in the file, unchanged, and has not expired."""
         return token in self.tokens() and token.is_valid(time.time())
 
     def tokens(self) -> tuple[Token, ...]:
-        """All tokens; none if there is no file. Raises ConfigError."""
+        """All tokens, or none if there is no file. Raises ConfigError."""
         try:
             status = os.stat(self.path)
         except FileNotFoundError:
@@ -93,7 +93,7 @@ class TokenFile:
 
 
 def token_path(config: Config) -> Path:
-    """The path of the file. Raises ConfigError if it is in the archive, whose copies are given away."""
+    """The path of the token file. Raises ConfigError if it is inside the archive, of which copies are handed out."""
     path = config.path(config.access.tokens)
     if not config.access.tokens:
         raise ConfigError(f"{config.place('access.tokens')}: is empty", hint="set it to the file of the tokens")
@@ -110,7 +110,7 @@ def hash_of(text: str) -> str:
 def new_token(
     known: Iterable[Token], name: str, rights: Iterable[str], collections: Iterable[str], until: int
 ) -> tuple[str, Token]:
-    """The text of a new token, which no one will see again, and the token. Raises UsageError."""
+    """Creates a token and returns its text, which is stored nowhere, and the token. Raises UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a valid name of a token", hint="use letters, digits and . _ @ + -")
     if any(token.name == name for token in known):
@@ -127,7 +127,7 @@ def new_token(
 
 
 def encoded(tokens: Iterable[Token]) -> bytes:
-    """The contents of the file."""
+    """The contents of the token file."""
     return msgspec.json.format(msgspec.json.encode({"version": 1, "tokens": list(tokens)}), indent=1) + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""Who asks, and what he may see: a token (or none) and an address, under the rules of this moment."""
+"""The viewer: a token (or none) and an address, and what they may see under the current rules."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from archec.access.rules import Decision, Level, Rules, Subject, subject_of
 from archec.access.tokens import Right, Token
 
 NO_ROW = Row(b"", "", "19700101000000", {"url": "http://none/"}, NOWHERE)
-"""A row of nothing, to judge where there is none."""
+"""A placeholder for decisions where there is no row."""
 
 
 class Viewer(Struct, frozen=True):
-    """See the module. ``look_up`` completes what a row says of itself, where rules need more."""
+    """See the module docstring. ``look_up`` completes the subject of a row from the catalogue, if rules need that."""
 
     token: Token | None
     address: str
@@ -26,7 +26,7 @@ class Viewer(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """For the audit log: the name of the token, "" for none."""
+        """The name of the token for the audit log, or ""."""
         return self.token.name if self.token is not None else ""
 
     def allows(self, right: Right) -> bool:
@@ -34,22 +34,22 @@ class Viewer(Struct, frozen=True):
         return self.token is not None and self.token.allows(right)
 
     def opens(self, collection: str) -> bool:
-        """Whether a collection exists for him."""
+        """Whether a collection exists for this viewer."""
         return self.token is None or self.token.opens(collection)
 
     def level(self, decision: Decision) -> Level:
-        """What he may see where the rules have decided so for everybody."""
+        """What this viewer may see, given the decision of the rules for everyone."""
         own = Level.CONTENT if self.allows("content") else Level.METADATA if self.allows("metadata") else Level.NOTHING
         level = max(own, decision.level)
         return min(level, Level.METADATA) if decision.withdrawn else level
 
     def decide(self, row: Row) -> Decision:
-        """What the rules say of a row."""
+        """The decision of the rules about a row."""
         subject = Subject("") if self.rules.are_trivial else self.look_up(row)
         return self.rules.decide(subject, self.address, time.time())
 
     def visible(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """The rows that he may see; those that were withdrawn say so."""
+        """Yields the rows visible to this viewer. Withdrawn rows are marked as such."""
         if self.rules.are_trivial:
             return rows if self.sees_all else iter(())
         return self._judged(rows)
@@ -64,7 +64,7 @@ class Viewer(Struct, frozen=True):
             if decision.withdrawn:
                 row = row.with_fields(access="withdrawn", **({"reason": decision.reason} if decision.reason else {}))
             yield row
-        if is_empty:  # where there is nothing as much is looked up as where something is hidden
+        if is_empty:  # the same look-ups as for hidden rows, so that the time does not reveal which it was
             self.decide(NO_ROW)
 
     @property
@@ -72,7 +72,8 @@ class Viewer(Struct, frozen=True):
         return self.allows("metadata") or self.rules.by_default >= Level.METADATA
 
     def check_content(self, row: Row) -> None:
-        """Raises Refused unless he may have the contents of a row that he sees: 451 if it was withdrawn, else 403."""
+        """Raises Refused unless the viewer may have the contents of a visible row: 451 if it is withdrawn, otherwise
+        403."""
         decision = self.decide(row)
         if decision.withdrawn:
             reason = f": {decision.reason}" if decision.reason else ""
@@ -81,20 +82,20 @@ class Viewer(Struct, frozen=True):
             raise Refused(403, "You may not load the contents")
 
     def nothing(self, message: str, errors: dict[str, str] | None = None) -> Refused:
-        """The refusal where there is nothing that he may see: to clients without a token it tells nothing."""
+        """The refusal if there is nothing that the viewer may see. Clients without a token do not learn why."""
         return unauthorized() if self.sees_nothing_by_default else Refused(404, message, errors=errors)
 
     def check_empty(self) -> None:
-        """Raises Refused if an empty answer must not tell that there is nothing."""
+        """Raises Refused if an empty response would disclose that there is nothing."""
         if self.sees_nothing_by_default:
             raise unauthorized()
 
     @property
     def sees_all(self) -> bool:
-        """Whether no row is hidden from him."""
+        """Whether no row is hidden from this viewer."""
         return self.allows("metadata") or (self.rules.are_trivial and self.rules.by_default >= Level.METADATA)
 
     @property
     def sees_nothing_by_default(self) -> bool:
-        """Whether an empty answer must not tell that there is nothing."""
+        """Whether an empty response would disclose that there is nothing."""
         return self.token is None and self.rules.by_default < Level.METADATA

@@ -1,6 +1,6 @@
-"""WACZ files: an index and WARC files in one zip file. Its index is unpacked once; records are read where they are.
+"""WACZ files: an index and WARC files in one zip file. The index is extracted once; records are read in place.
 
-What a zip file says of itself is not believed: its directory, which is read into memory, and its index have limits.
+The sizes in a zip file are not trusted: its directory, which is read into memory, and its index are limited.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INDEXES = "indexes/"
 _ARCHIVE = "archive/"
 _FAULTS = (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, zlib.error, lzma.LZMAError)
 _MAX_DIRECTORY = 16 << 20
-"""Bytes of the largest directory of a zip file: some 100,000 files."""
+"""Maximum size in bytes of the directory of a zip file: about 100,000 files."""
 
 
 class WaczSource(LocalSource):
@@ -55,18 +55,18 @@ class WaczSource(LocalSource):
             return ()
 
     def prepare(self) -> None:
-        """Unpacks and checks the index."""
-        with suppress(SourceFailed):  # each answer says so
+        """Extracts and checks the index."""
+        with suppress(SourceFailed):  # every query reports it
             self._index().prepare()
 
     def faults(self) -> Iterable[str]:
-        """What is wrong with its index."""
+        """The faults of its index."""
         if self._fault:
             return (self._fault,)
         return self._files.faults() if self._files is not None else ()
 
     def close(self) -> None:
-        """Removes what was unpacked."""
+        """Removes the extracted index."""
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -78,8 +78,8 @@ class WaczSource(LocalSource):
             return None
 
     def _index(self) -> FileSource:
-        """Its index files, unpacked once; a file whose index cannot be unpacked is not tried again until it changes.
-        Raises SourceFailed."""
+        """The index, extracted once. If that fails, it is not tried again until the file changes. Raises
+        SourceFailed."""
         with self._lock:
             try:
                 stamp = os.stat(self._path).st_mtime_ns
@@ -102,12 +102,12 @@ class WaczSource(LocalSource):
         with _opened(self._path) as packed:
             entries = [one for one in packed.infolist() if one.filename.startswith(_INDEXES)]
             entries = [one for one in entries if one.filename.endswith((*ENDINGS, ".idx"))]
-            if sum(one.file_size for one in entries) > MAX_UNPACKED:  # none gives more than it says
+            if sum(one.file_size for one in entries) > MAX_UNPACKED:  # zipfile reads no more than the stated size
                 raise zipfile.BadZipFile(f"its index is larger than {MAX_UNPACKED} bytes when it is unpacked")
             for entry in entries:
                 with packed.open(entry) as inner, open(folder / Path(entry.filename).name, "wb") as out:
                     shutil.copyfileobj(inner, out, 1 << 20)
-        if list(folder.glob("*.idx")):  # the blocks of a ZipNum index are no index of their own
+        if list(folder.glob("*.idx")):  # the other files are the blocks of this ZipNum index
             folder = next(iter(sorted(folder.glob("*.idx"))))
         return FileSource(self.name, self.type, folder, self._path)
 
@@ -133,7 +133,7 @@ class WaczResolver:
 
 
 class _Bounded(io.FileIO):
-    """A file of which nothing large is read at once."""
+    """A file that refuses large reads."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         """See ``io.FileIO``. Raises BadZipFile."""
@@ -144,13 +144,13 @@ class _Bounded(io.FileIO):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip file. Raises BadZipFile and what else is among the faults."""
+    """Opens a zip file. Raises BadZipFile and others of ``_FAULTS``."""
     with _Bounded(path) as file, zipfile.ZipFile(file) as packed:
         yield packed
 
 
 def _begins(path: Path) -> dict[str, int]:
-    """Where the bytes of each WARC file begin; one that is compressed once more has no place."""
+    """The offset of each WARC file in a zip file. Compressed members are left out."""
     found: dict[str, int] = {}
     with _opened(path) as packed, open(path, "rb") as file:
         for entry in packed.infolist():

@@ -1,8 +1,7 @@
-"""``/COLL/warc/FILENAME``: the bytes of single records of WARC files, for clients that read records by ranges.
+"""``/COLL/warc/FILENAME``: single records of WARC files, for clients that read them with range requests.
 
-A range is given only if it is exactly one record that the index names and whose contents the client may have. An index
-is sorted by URL and not by place, so the head of the record is read first, for its URL and time; by these the index is
-asked.
+A range is served only if it is exactly one record that is in the index and whose contents the viewer may have. An index
+is sorted by URL, not by offset, so the header of the record is read first and the index is queried by its URL and time.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ _NOT_ONE = "the range is not exactly one record that you may load"
 
 
 async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collection, filename: str) -> Response:
-    """The bytes of a range. Raises Refused: 416 without one, 403 for any other than that of a record."""
+    """Returns the bytes of a range. Raises Refused: 416 without a range, 403 if the range is not exactly one permitted
+    record."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None:
         raise Refused(416, "a Range with the bytes of one record is required")
@@ -58,7 +58,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
 async def _row_at(
     step: Step, viewer: Viewer, loader: WarcLoader, filename: str, first: int, length: int
 ) -> Row | None:
-    """The row of the index that names exactly this place. Raises Refused if he may not have what is there."""
+    """The row of exactly this range, or None. Raises Refused if the viewer may not have the record there."""
     fields = {"filename": filename, "offset": str(first), "length": str(length)}
     try:
         record = await loader.load_place(Row(b"", "", "", fields, NOWHERE))
@@ -84,8 +84,8 @@ async def _row_at(
 
 
 def _queries(url: str, stamp: str) -> list[Query]:
-    """The queries for the captures of a URL at a time: under its key, and under those of requests with a body. Raises
-    UsageError."""
+    """The queries for the captures of a URL at a time: under its own key, and under those of requests with a body.
+    Raises UsageError."""
     at = replace(all_of(url), since=stamp, until=upper(stamp))
     posted = at.key.partition("?")[0] + "?__wb_method="
     return [at, replace(at, match="prefix", range=key_range(posted, "prefix", posted))]

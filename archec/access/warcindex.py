@@ -1,7 +1,7 @@
-"""``archec access index``: an index of a directory of WARC files (and ARC), next to it.
+"""``archec access index``: creates or updates the index of a directory of WARC and ARC files.
 
-The index of ``warcs/`` is ``warcs.cdxj``. Run it again to add what is new: files that are in the index with their size
-and time of change are not read again unless they are damaged, and rows of files that are gone are dropped.
+The index of ``warcs/`` is ``warcs.cdxj`` next to it. Files whose size and mtime have not changed are not read again,
+unless they were damaged. Rows of removed files are dropped.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ _ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
 _KINDS = ("response", "revisit", "resource", "metadata", "conversion")
 _PIECE = 1 << 20
 _MOST_POSTED = 4 << 20
-_MOST_TOLD = 200
-"""Characters of a reason: it may quote the file."""
+_MAX_REASON = 200
+"""Characters of an error message, which may quote the file."""
 _Waiting = tuple[str, str, str, dict[str, str]]
-"""A response whose request may follow: what pairs the two, its key ("": that of its URL), time, and fields."""
+"""A response whose request may follow: the value that pairs the two, its key ("": that of its URL), time, and
+fields."""
 
 
 class Indexed(NamedTuple):
-    """What an indexing did: files in the directory, of those read now, rows of the index, files that could not be read
-    to their end."""
+    """The result of indexing: files in the directory, files read now, rows of the index, and messages about damaged
+    files."""
 
     files: int
     read: int
@@ -48,12 +49,12 @@ class Indexed(NamedTuple):
 
 
 def index_path(folder: Path) -> Path:
-    """Where the index of a directory is."""
+    """The path of the index of a directory."""
     return folder.with_name(f"{folder.name}.cdxj")
 
 
 def index_folder(folder: Path, meter: Meter) -> Indexed:
-    """Brings the index of a directory up to date. Raises UsageError, StorageFailed, StorageFull."""
+    """Creates or updates the index of a directory. Raises UsageError, StorageFailed, StorageFull."""
     folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
         raise UsageError(f"{folder}: is not a directory")
@@ -73,7 +74,7 @@ def index_folder(folder: Path, meter: Meter) -> Indexed:
                 for line in _lines(folder / name, name):
                     lines.add(line)
             except (ArchiveLoadFailed, OSError, EOFError, ValueError) as error:
-                damaged[name] = f"{name}: {str(error)[:_MOST_TOLD]}"
+                damaged[name] = f"{name}: {str(error)[:_MAX_REASON]}"
         meter.at(len(fresh))
         rows = write_lines(target, lines)
     read = {name: stamp for name, stamp in now.items() if name not in damaged}
@@ -110,7 +111,7 @@ def _old(target: Path, same: set[str]) -> Iterator[bytes]:
 
 
 def _lines(path: Path, name: str) -> Iterator[bytes]:
-    """The lines of a file. A response is found under the key of its request, which is before or behind it."""
+    """Yields the lines of a file. A response is indexed under the key of its request, which precedes or follows it."""
     with open(path, "rb") as file:
         members = ArchiveIterator(file, no_record_parse=False, arc2warc=True)
         request: tuple[str, str] | None = None
@@ -144,7 +145,7 @@ def _line(row: _Waiting) -> Iterator[bytes]:
     try:
         yield f"{key or key_of(fields['url'])} {stamp} {json.dumps(fields)}".encode("utf-8", "surrogatepass")
     except UsageError:
-        return  # no one could ask for it
+        return  # its URL cannot be queried
 
 
 def _fields(record: Any, uri: str) -> dict[str, str]:
@@ -165,12 +166,13 @@ def _fields(record: Any, uri: str) -> dict[str, str]:
 
 
 def _pair(record: Any) -> str:
-    """What a request and its response have in common."""
+    """A value that is the same for a request and its response."""
     return str(record.rec_headers.get_header("WARC-Target-URI")) + str(record.rec_headers.get_header("WARC-Date"))
 
 
 def _posted(record: Any, uri: str) -> tuple[str, str] | None:
-    """What pairs a request with its response, and the key under which this is found; None if that is its URL's."""
+    """The value that pairs a request with its response, and the key of the response. None if that is the key of its
+    URL."""
     method = record.http_headers.protocol if record.http_headers is not None else ""
     if method in ("", "GET", "HEAD"):
         return None
@@ -179,4 +181,4 @@ def _posted(record: Any, uri: str) -> tuple[str, str] | None:
     try:
         return _pair(record), key_of_request(uri, Asked(method, headers, body))
     except UsageError:
-        return None  # of a URL that no one could ask for
+        return None  # its URL cannot be queried

@@ -1,8 +1,8 @@
-"""The CDX server in the dialect of the Internet Archive's wayback-cdx-server, under ``/cdx/search/cdx``.
+"""A CDX server with the dialect of the Internet Archive's wayback-cdx-server, under ``/cdx/search/cdx``.
 
-Rows have seven fields between blanks, in JSON as lists of which the first names them. Filters are patterns that match
-whole values; ``collapse`` drops rows whose field is that of the row before. A ``resumeKey`` is where the next part of
-an answer begins.
+Rows have seven fields separated by blanks. In JSON they are lists, the first of which has the names of the fields.
+Filters are patterns that match whole values. ``collapse`` drops rows whose field equals that of the row before. A
+``resumeKey`` says where the next part of a result begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of the dialect a query has no place for."""
+    """The parameters of this dialect that :class:`Query` does not have."""
 
     fields: tuple[str, ...]
     as_json: bool
@@ -58,7 +58,7 @@ class Wanted:
 
 
 def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wanted]:
-    """The query and the rest of the parameters. Raises UsageError."""
+    """Validates the parameters. Raises UsageError."""
     take = Arguments(given)
     check_names(given)
     limit = take.number("limit", 0, least=-_MAX_LIMIT)
@@ -110,7 +110,7 @@ def _collapse(text: str) -> tuple[str, int]:
 async def answer_wayback(
     collection: Collection, given: Sequence[Argument], accept_encoding: str, viewer: Viewer
 ) -> Response:
-    """The answer to a query of this dialect. Raises UsageError."""
+    """Returns the response to a query of this dialect. Raises UsageError."""
     query, wanted = parse(given, accept_encoding)
     query = replace(query, may_push_limit=False)
     pages = await visible_pages(collection, query, viewer, given)
@@ -170,7 +170,7 @@ def _encoded(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
 
 
 class _Cut:
-    """The values of the rows that are left after collapsing, offset and limit."""
+    """The values of the rows that remain after collapse, offset and limit."""
 
     def __init__(self, rows: Iterator[Row], wanted: Wanted) -> None:
         self._rows, self._wanted = rows, wanted
@@ -192,8 +192,8 @@ class _Cut:
             yield [_value(row, name) for name in wanted.fields] + more
 
     def _collapsed(self) -> Iterator[tuple[Row, list[str]]]:
-        """The first of adjacent rows that collapse, with the counters that are requested. A row is given when the next
-        one is known to be another."""
+        """Yields the first of adjacent rows that collapse, with the requested counters. A row is yielded once the next
+        one is known to differ."""
         wanted = self._wanted
         before: tuple[str, ...] | None = None
         held: tuple[Row, list[str]] | None = None
@@ -231,7 +231,7 @@ def _value(row: Row, name: str) -> str:
 
 
 def _behind(rows: Iterator[tuple[Row, list[str]]], line: bytes, count: int) -> Iterator[tuple[Row, list[str]]]:
-    """The rows without so many that have a line: they were given before."""
+    """Skips the first ``count`` rows with this line, which were returned before."""
     for row, more in rows:
         if count and row.line == line:
             count -= 1
@@ -240,12 +240,12 @@ def _behind(rows: Iterator[tuple[Row, list[str]]], line: bytes, count: int) -> I
 
 
 def _resume_key(line: bytes, count: int) -> str:
-    """Where an answer goes on: at the line of its last row, of which so many rows were given."""
+    """Where a result continues: after ``count`` rows with the line of its last row."""
     return urlsafe_b64encode(zlib.compress(b"%d %s" % (count, line))).decode("ascii").rstrip("=")
 
 
 def _resumed(key: str) -> tuple[bytes, int]:
-    """The line and the number in a resume key. Raises UsageError."""
+    """The line and the count in a resume key. Raises UsageError."""
     try:
         packed = urlsafe_b64decode(key + "=" * (-len(key) % 4))
         packer = zlib.decompressobj()

@@ -1,7 +1,7 @@
-"""ZipNum: an index in compressed blocks, with a sorted summary of the first line of each block.
+"""ZipNum: an index in compressed blocks, with a sorted summary that has the first line of each block.
 
-A line of the summary is ``KEY TIME TAB PART TAB OFFSET TAB LENGTH TAB NUMBER``. The places of the parts are
-in a file next to it (``NAME.loc`` or ``location``: part TAB path); otherwise they are next to it under their own names.
+A line of the summary is ``KEY TIME TAB PART TAB OFFSET TAB LENGTH TAB NUMBER``. A file next to it (``NAME.loc`` or
+``location``: part TAB path) has the paths of the parts. Without it, parts are files of that name next to the summary.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from archec.access.index_files import IndexFile, SortedFile
 from archec.access.rows import LineReader, any_row
 
 _MAX_BLOCK = 64 << 20
-"""Bytes of the largest block, unpacked."""
+"""Maximum size in bytes of a decompressed block."""
 _ENDINGS = ("", ".gz", ".cdxj.gz", ".cdx.gz")
 
 
 class ZipNum:
-    """See the module, and :class:`archec.access.ordering.SortedLines`."""
+    """See the module docstring and :class:`archec.access.ordering.SortedLines`."""
 
     def __init__(self, summary: SortedFile, folder: Path, places: dict[str, Path], name: str) -> None:
         self._summary, self._folder, self._places, self._name = summary, folder, places, name
@@ -84,7 +84,7 @@ class ZipNum:
 
 
 def blocks_of(summary: SortedFile, start: bytes, end: bytes) -> Iterator[bytes]:
-    """The lines of a summary whose blocks have the lines from ``start`` up to, and without, ``end``."""
+    """The lines of a summary for the blocks that cover the lines from ``start`` (included) to ``end`` (excluded)."""
     return chain(islice(summary.backward(b"", start), 1), summary.forward(start, end))
 
 
