@@ -9,7 +9,8 @@ from archec.errors import Exit
 
 
 def main() -> NoReturn:
-    """The console script. The command line is imported in here, so that Ctrl-C meanwhile is no traceback."""
+    """Entry point of the console script. Imports the command line here, so that Ctrl-C during the import prints no
+    traceback."""
     try:
         from archec.cli.main import main as command_line
 

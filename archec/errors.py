@@ -96,8 +96,8 @@ def gravest(codes: Iterable[Exit]) -> Exit:
 
 
 def gravest_of_items(codes: Iterable[Exit]) -> Exit:
-    """The same of a command that goes through several items, each with its code: that one of them was asked for in a
-    wrong way counts only if nothing else is wrong."""
+    """Like :func:`gravest`, for a command that handles several items, each with its own code: the usage error of one
+    item counts only if there is no other error."""
     given = set(codes)
     worst = gravest(given - {Exit.USAGE})
     return Exit.USAGE if worst is Exit.DONE and Exit.USAGE in given else worst

@@ -193,7 +193,7 @@ def _uri(path: Path, *, create: bool, read_only: bool) -> str:
 
 
 def _is_live(path: Path) -> bool:
-    """Whether the write-ahead log is not empty."""
+    """Whether the write-ahead log has contents or an index, or cannot be examined."""
     log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
     try:
         return log.exists() and (log.stat().st_size > 0 or index.exists())

@@ -80,7 +80,7 @@ def iso(tist: int) -> str:
 def parse_when(text: str) -> int:
     """A tist from what an operator types: a tist itself, or any date that python-dateutil reads.
 
-    Dates without a zone are UTC; a missing time of day, day or month is the first:
+    Dates without a zone are UTC; a missing month, day or time of day defaults to the first:
     ``2009-05`` means 2009-05-01T00:00:00Z. A bare number of nine to twelve digits is a tist;
     ``now`` is now. A year is required, and an ambiguous date such as 03/04/2024 is refused.
     Raises :class:`BadName`.
@@ -104,7 +104,7 @@ def parse_when(text: str) -> int:
 
 
 def run_number(text: str) -> int | None:
-    """The software tist that ``text`` states in digits, or None if it states none."""
+    """The software tist written in ``text`` as digits, or None."""
     tist = int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else MAX_TIST + 1
     return tist if tist <= MAX_TIST else None
 
@@ -138,8 +138,8 @@ def _read_date(text: str) -> datetime:
 def date_in_name(name: str) -> int | None:
     """The date in the file name of a data set, as the tist of its midnight UTC, or None if there is none.
 
-    ``RePEc_2009-05-01.tar.gz``, ``RePEc-2016-04-20.tgz``, ``RePEc20090501.tar`` and the like. The
-    dates after 1970-01-01 count. Raises :class:`BadName` if a name has several, or only dates in another form, which
+    Recognises ``RePEc_2009-05-01.tar.gz``, ``RePEc-2016-04-20.tgz``, ``RePEc20090501.tar`` and the like; only dates
+    after 1970-01-01 count. Raises :class:`BadName` if a name has several dates, or only dates in another form, which
     are ambiguous (01-05-2009) or invalid (2009-02-30).
     """
     found = {_midnight(match[1], match[3], match[4]) for match in _IN_NAME.finditer(name)} - {0}

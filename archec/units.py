@@ -1,4 +1,4 @@
-"""Sizes, durations and shares as operators write them (``500MB``, ``2h30m``, ``5%``), and numbers as they read them."""
+"""Parses sizes, durations and shares that operators write (``500MB``, ``2h30m``, ``5%``); formats numbers for them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_share(text: str | int | float) -> float:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """``1 file``, ``1,234 files``; ``many`` is the plural where that is not ``one`` with an s."""
+    """``1 file``, ``1,234 files``; ``many`` is the plural if it is not ``one`` with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 

@@ -51,7 +51,7 @@ def read_clock() -> ClockReading:
 
 def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     """Raises ArchecError if evidence contradicts the clock by more than a day. ``before`` is the journal of the last
-    run; ``ask``: hosts may be asked for the time."""
+    run; hosts are asked for the time if ``ask`` is set."""
     offsets = _offsets(archive) if ask else []
     doubt = doubt_of(_reading_of(before), read_clock(), offsets)
     if doubt:
@@ -59,7 +59,7 @@ def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
 
 
 def doubt_of(before: ClockReading, now: ClockReading, offsets: Sequence[float]) -> str:
-    """Why the clock is not trusted; empty: it is. ``offsets`` are seconds by which hosts are ahead of it.
+    """Why the clock is not trusted; empty if it is. ``offsets`` are seconds by which hosts are ahead of it.
 
     Hosts give evidence about the clock itself, so they decide if there are at least three. The boot clock only shows
     that this clock, or that of the previous run, was wrong.
@@ -82,7 +82,7 @@ def _iso(moment: float) -> str:
 
 
 def _reading_of(journal: JournalFile) -> ClockReading:
-    """The clock recorded at the beginning of a run; else its tist."""
+    """The clock recorded at the beginning of a run, or the run's tist if there is none."""
     for batch in islice(read_batches(journal.path), 1):
         for start in records_in(batch, journal.path, RunStart):
             if start.clock is not None:
@@ -99,23 +99,23 @@ def _offsets(archive: Archive) -> list[float]:
 async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
     from archec.web.door import open_client  # with httpx, which only those need who fetch
 
-    loop, told = asyncio.get_running_loop(), list[float]()
+    loop, offsets = asyncio.get_running_loop(), list[float]()
     until = loop.time() + _PATIENCE
     async with open_client(Policy.of(config.fetch, config.agent, "fetch")) as client:
         asking = {asyncio.ensure_future(_ahead(client, host)) for host in hosts}
         while asking and (left := until - loop.time()) > 0:
             done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            told += [ahead for one in done if (ahead := one.result()) is not None]
-            if len(told) >= _LEAST_HOSTS:
+            offsets += [ahead for one in done if (ahead := one.result()) is not None]
+            if len(offsets) >= _LEAST_HOSTS:
                 until = min(until, loop.time() + _LATECOMERS)
         for one in asking:
             one.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
-    return told
+    return offsets
 
 
 async def _ahead(client: Client, host: str) -> float | None:
-    """By how many seconds a host is ahead, None if it does not say."""
+    """The number of seconds by which a host's clock is ahead, or None if the host did not send the time."""
     from archec.web.door import EXPECTED
 
     try:

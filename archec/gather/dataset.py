@@ -1,5 +1,6 @@
-"""Data sets: the input of a run and its tist (design, section 4); for several in one command, their order and which of
-them are still to be read.
+"""Data sets: the input of a run and its tist (design, section 4).
+
+A command that is given several reads them in time order and, if it is resumed, skips those already read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A cache of the current data set, so that the next run reads only what has changed.
 
-It has the status (size, times of change, inode) and contents of each file that was read; and for a directory in which a
-run found nothing new, a digest of all names and statuses, so that the next run need not even compare. It is next to the
-scratch space of runs and may be deleted at any time: the next run then reads everything. A file whose status might not
-show a change right after it was read (its times are not older than the reading) is not cached, just as git does not
-trust such a file in its index.
+It holds the status (size, times of change, inode) and the contents of each file that was read. If a run found nothing
+new, it also holds a digest of all names and statuses in the directory, with which the next run detects that nothing
+has changed. The cache is next to the scratch space of runs and may be deleted at any time: the next run then reads
+everything. A file whose times are not older than the reading is not cached, because its status might not show a change
+right after it was read (git treats such files in its index in the same way).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _name = attrgetter("name")
 
 
 def open_memory(config: Config, options: Options, catalogue: Catalogue, report: Report) -> DirectoryMemory | None:
-    """The cache of ReDIF_directory. One that is unusable, or belongs to another archive, is replaced. None, and a
-    problem of the report, if it cannot be written: all is read then."""
+    """The cache of ReDIF_directory. One that is unusable, or belongs to another archive, is replaced. If it cannot be
+    written, adds a problem to the report and returns None; then all files are read."""
     path = _path(config)
     try:
         try:
@@ -76,7 +76,7 @@ def open_memory(config: Config, options: Options, catalogue: Catalogue, report: 
 
 
 def memory_to_read(config: Config, options: Options, catalogue: Catalogue) -> DirectoryMemory | None:
-    """The same for a dry run, which writes nothing; None if it is unusable."""
+    """The cache, opened read-only for a dry run; None if it is unusable."""
     try:
         return DirectoryMemory(_path(config), config, options, catalogue, read_only=True)
     except StorageFailed:
@@ -88,8 +88,8 @@ def _path(config: Config) -> Path:
 
 
 class DirectoryMemory(Database):
-    """See the module. :meth:`keep` commits what was written; closing rolls back the rest. With ``read_only`` nothing is
-    written, and StorageFailed is raised if the cache would have to be replaced."""
+    """The cache described in the module. :meth:`keep` commits what was written; closing rolls back the rest. With
+    ``read_only`` nothing is written, and StorageFailed is raised if the cache would have to be replaced."""
 
     def __init__(
         self, path: Path, config: Config, options: Options, catalogue: Catalogue, *, read_only: bool = False
@@ -122,7 +122,7 @@ class DirectoryMemory(Database):
                         raise StorageFailed(f"{path}: {_ROLE.name} was made with other rules")
                     self.connection.execute("DELETE FROM files")
                     self.connection.execute("DELETE FROM about")
-                    self._tell(**about, since=str(now))
+                    self._store(**about, since=str(now))
         except BaseException as error:
             super().close()
             if isinstance(error, OSError):
@@ -152,8 +152,8 @@ class DirectoryMemory(Database):
         return False
 
     def found(self, path: str, member: int) -> ChunkRead:
-        """The contents of the file last passed to :meth:`unchanged`. The texts of its templates are not in the spool:
-        their rows have 0 for it."""
+        """The contents of the file last passed to :meth:`unchanged`. The texts of its templates are not in the spool,
+        so its rows have 0 as their spool."""
         if self._last[0] != path:
             raise ValueError(f"{path} is not the file that was last passed to unchanged()")
         found = _found.decode(self._last[1])
@@ -173,11 +173,11 @@ class DirectoryMemory(Database):
                 )
 
     def forget(self, path: str) -> None:
-        """A file could not be read."""
+        """Drops the status of a file that could not be read."""
         self._pending.pop(path, None)
 
     def reread(self, row: SeenRow, folder: Path) -> SeenRow:
-        """The row of a cached template whose text is needed, and is added to the spool. Raises DataSetError if the file
+        """Appends the text of a cached template to the spool and returns its new row. Raises DataSetError if the file
         has changed since."""
         templates = _scanned(self._root, row.path, self._max_file, self._began)
         text = templates[row.number].text if row.number < len(templates) else b""
@@ -195,8 +195,8 @@ class DirectoryMemory(Database):
     # -- the directory as a whole -----------------------------------------------------------------
 
     def repeated(self) -> dict[str, Any] | None:
-        """The report of the previous run if this one would find the same: nothing has changed in the directory and in
-        the known data sets, and that run found nothing new. None if the directory must be read."""
+        """Returns the report of the previous run if this one would find the same: nothing has changed in the directory
+        or the known data sets, and that run found nothing new. Returns None if the directory must be read."""
         self._digest = self._digest_of_tree()
         settled = json.loads(self._about("settled") or "{}")
         if not self._digest or settled.get("digest") != self._digest:
@@ -207,7 +207,7 @@ class DirectoryMemory(Database):
         return report if isinstance(report, dict) else None
 
     def keep(self, report: Report) -> None:
-        """Commits what was read, when the run has merged the data set."""
+        """Commits the cache after the run has merged the data set."""
         if self.read_only:
             return
         known = sorted(self._catalogue.data_sets(), key=lambda item: (item.tist, item.run))
@@ -215,7 +215,7 @@ class DirectoryMemory(Database):
         if self._digest and _found_nothing_new(report, known):
             value = report.as_value() | {"seconds": {}}
             settled = {"digest": self._digest, "data_sets": self._data_sets(), "report": value}
-        self._tell(run=str(report.run), settled=json.dumps(settled))
+        self._store(run=str(report.run), settled=json.dumps(settled))
         with self.translated():
             self.connection.execute("COMMIT")
 
@@ -270,13 +270,13 @@ class DirectoryMemory(Database):
         rows = self.fetch("SELECT value FROM about WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else ""
 
-    def _tell(self, **values: str) -> None:
+    def _store(self, **values: str) -> None:
         with self.translated():
             self.connection.executemany("INSERT OR REPLACE INTO about VALUES (?,?)", values.items())
 
 
 class _RacyFile(Exception):
-    """Whether a file's times are not older than the reading."""
+    """Raised for a file whose times are not older than the reading."""
 
 
 def _status_of(status: os.stat_result) -> bytes:
@@ -286,7 +286,7 @@ def _status_of(status: os.stat_result) -> bytes:
 def _found_nothing_new(report: Report, known: list[DataSet]) -> bool:
     """Whether a run found the same as the previous one, so that reading the same data set again gives nothing new.
 
-    Then the unreadable files are also the same as before, and do not affect the next run.
+    In that case the unreadable files are also the same, and do not affect the next run.
     """
     changed = any(count for kind, count in report.tobis.items() if kind != "same")
     passing = any(report.problem_counts[code] for code in _PASSING)
@@ -297,7 +297,7 @@ def _found_nothing_new(report: Report, known: list[DataSet]) -> bool:
 
 @lru_cache(maxsize=8)
 def _scanned(root: Path, path: bytes, max_file: int, reading: int) -> list[RawTemplate]:
-    """The templates of a file, read again; ``reading`` tells one run's from another's."""
+    """The templates of a file, read again. ``reading`` only separates the cached results of different runs."""
     try:
         file = open_below(root, os.fsdecode(path))
     except OSError as error:

@@ -68,9 +68,9 @@ class _Pass:
 
 
 class FilePhase:
-    """See the module. One object for all passes over the plan.
+    """One object for all passes over the plan.
 
-    ``at`` is the time of its visits; ``clock``, a monotonic one, is that of the budget. ``on_gone`` receives the ids of
+    ``at`` is the time of its visits; the monotonic ``clock`` measures the budget. ``on_gone`` receives the ids of
     files whose loss a visit confirms; they are decided at the end.
     """
 
@@ -336,7 +336,7 @@ class FilePhase:
         self._finish(active, result)
 
     def _silent(self, active: Active, hop: Hop) -> None:
-        """Neither its host nor any other has answered recently: it waits until one does."""
+        """Sets a file aside until a host answers: neither its own nor any other has done so recently."""
         self._under_way.silence(active, hop)
         if active.planned and self._pass.feeder is not None:
             self._pass.feeder.done(active.fobi.id)
@@ -373,7 +373,7 @@ class FilePhase:
             ending.extend(self._end(*ending.popleft()))
 
     def _end(self, active: Active, seen: VisitResult) -> Iterator[tuple[Active, VisitResult]]:
-        """Ends one visit; returns the URLs that waited for it, with their results."""
+        """Ends one visit; yields the URLs that waited for it, with their results."""
         fobi, hop = active.fobi, seen.hop
         waiting = self._under_way.end(active)
         if hop.deferred and self._pass.second_chance and len(self._deferred) < _MOST_AGAIN:
@@ -417,7 +417,7 @@ class FilePhase:
             self._pass.feeder.done(active.fobi.id)
 
     def _put_off(self, active: Active) -> None:
-        """There is no result for a file, nor for those that redirect to it: they stay due."""
+        """Ends the visits of a file and of those that redirect to it without a result: they stay due."""
         outcome = active.answer.outcome
         why = str(outcome) if outcome is not None else NOT_ASKED
         ending = [active]
@@ -429,7 +429,7 @@ class FilePhase:
                 self._finished(one)
 
     def _reached(self, active: Active, url: str, effect: Effect, hop: Hop) -> VisitResult:
-        """The result of a URL that redirects to ``url``, whose visit had this effect by this answer."""
+        """The result of a URL that redirects to ``url``, given the effect and the answer of the visit to ``url``."""
         own = active.answer
         if effect.version is None:
             failed = own._replace(status=hop.status or own.status, deferred=hop.deferred)
@@ -449,7 +449,7 @@ class FilePhase:
         )
 
     def _shared_with(self, url: str, sha256: str, target: str) -> str:
-        """Why a body is suspect that many URLs of its host share; the others are marked as well."""
+        """Why a body is suspect if many URLs of its host share it, else empty. Marks the other URLs as well."""
         others = self._shared.others(url, sha256, target)
         if len(others) == MANY - 1:
             self._committer.commit()

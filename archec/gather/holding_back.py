@@ -1,5 +1,5 @@
-"""Losses: when those of an archive's templates, or of a host's files, are held back, and how that is recorded (design,
-sections 4 and 5).
+"""Held-back losses: when the losses of an archive's templates or of a host's files are held back, and how that is
+recorded (design, sections 4 and 5).
 
 Losses confirmed by a run's visits are collected until its end, when it is known how many files each host would lose. If
 too many are gone at once, the host itself has probably changed, and their losses are held back.
@@ -36,7 +36,7 @@ _BATCH = 500
 def is_held_back(config: Config, losses: int, held: int) -> bool:
     """The guard: whether too many of an archive's tobis, or of those in its directory, would be lost at once.
 
-    A small number is too many if it is more than half; ``max_loss`` may allow more than that.
+    Fewer than ``max_loss_least`` are too many only if they are more than half; ``max_loss`` may allow more than that.
     """
     if held >= _LEAST_HELD and losses > max(_HALF, config.max_loss) * held:
         return True
@@ -46,7 +46,7 @@ def is_held_back(config: Config, losses: int, held: int) -> bool:
 def groups_to_hold_back(
     config: Config, losses: Iterable[Loss], held: Held, accepted: Collection[str]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """The archives and the archives' directories whose losses are held back. ``accepted`` are those that are
+    """The archives and the archives' directories whose losses are held back. ``accepted`` names those whose losses are
     accepted, or ``all``."""
     if "all" in accepted:
         return frozenset(), frozenset()
@@ -76,8 +76,8 @@ def group_of(loss: Loss, archives: Collection[str], directories: Collection[str]
 
 
 def undecided(archive: Archive, report: Report) -> Iterator[str]:
-    """The files that runs found gone for good, but stopped before they decided on the loss: this one, if it was
-    resumed, and those since the last one that came to its end."""
+    """Yields files whose losses were confirmed by runs that stopped before deciding on them: this run, if it was
+    resumed, and interrupted ones since the last uninterrupted run that visited files."""
     paths = {journal.tist: journal.path for journal in journals(archive.layout)}
     for run in newest_first(archive.catalogue, report.run + 1):
         stopped = report.resumed if run.tist == report.run else run.state == "interrupted"
@@ -114,9 +114,9 @@ class GoneFiles:
     def conclude(
         self, archive: Archive, committer: Commits, report: Report, *, when: int, accepted: Collection[str]
     ) -> None:
-        """Commits the losses of hosts that do not lose too much, or whose losses are ``accepted`` (``all``: any), also
-        those that earlier runs held back, and reports and journals the others. ``when``: the time of the visits, by the
-        clock."""
+        """Commits the losses of hosts that do not lose too much, or whose losses are ``accepted`` (``all`` accepts
+        any host), including losses held back by earlier runs. Reports and journals the others. ``when`` is the clock
+        time of the visits."""
         for earlier in archive.catalogue.held_back():
             for host, url in files_of(archive.catalogue, earlier):
                 if {host, "all"} & set(accepted):
@@ -137,8 +137,8 @@ class GoneFiles:
         committer.commit()
 
     def _hold_back(self, archive: Archive, committer: Commits, report: Report) -> None:
-        """Journals what is held back now. Files that an earlier run held back, and that are still gone, stay held back:
-        with those that this run holds back of their host, if there are any."""
+        """Journals the losses held back now. A file held back by an earlier run that is still gone stays held back; it
+        moves to this run's record if this run holds back losses of its host."""
         config, catalogue = archive.config, archive.catalogue
         held_back = {(host_of(url), url) for url in self._listed(lambda host: host in report.held_back)}
         records = []

@@ -87,8 +87,8 @@ class HostTable:
         return None
 
     def gave_up(self, hop: Hop) -> HostState | None:
-        """The host of this deferred hop was given up for this run through its own fault: it must wait, with increasing
-        delay."""
+        """Makes the host of a deferred hop wait, with increasing delay, if the host itself caused the deferral.
+        Returns the state to journal, if any."""
         host = host_of(hop.url)
         if hop.outcome is None or not hop.outcome.is_transient or host in self._given_up or self.is_bound(hop.url):
             return None
@@ -134,7 +134,7 @@ class HostTable:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether that has been so for five minutes."""
+        """Whether the run is cut off and began more than five minutes ago."""
         return self.is_cut_off and self._clock() - self._began > _NETWORK
 
 

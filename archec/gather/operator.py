@@ -67,8 +67,8 @@ class Accepted(NamedTuple):
 
 
 def awaiting(catalogue: Catalogue) -> list[HeldBack]:
-    """The losses that await a decision: all that are held back, except where a later data set decides again, because it
-    holds back losses of the same archive, or could judge it."""
+    """The losses that await a decision: those held back, unless a later data set decides again because it holds back
+    losses of the same archive, or could judge it."""
     records = [item for item in catalogue.held_back() if item.groups]
     found = [item for item in records if item.kind == "fobi"]
     if len(found) == len(records):
@@ -189,7 +189,7 @@ def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> 
 
 
 def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False) -> tuple[int, Withdrawn]:
-    """Makes the visits of a gathering not count, or count again: the run that does so, and what it came to.
+    """Retracts the visits of a gathering, or reverses that. Returns the run that does so, and the result.
 
     Raises :class:`NotHeld` if there is no such run, :class:`UsageError` if it visited no files or nothing would
     change.
@@ -215,7 +215,7 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
 
 
 def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
-    """The data set that a run read, or with this sha256. One that several runs have read is known by the first."""
+    """The data set that a run read, or that has this sha256. If several runs read it, it is listed under the first."""
     found = [item for item in known if str(item.run) == wanted]
     number = run_number(wanted)
     run = catalogue.run(number) if number is not None else None
@@ -253,7 +253,7 @@ def _name_of(source: str) -> str:
 
 
 def _same(known: list[DataSet], data_set: DataSet) -> list[DataSet]:
-    """The data set, and partly read ones of the same file and date."""
+    """The data set, and the partly read ones with the same file and date."""
     if not data_set.sha256:
         return [data_set]
     return [item for item in known if (item.tist, item.sha256) == (data_set.tist, data_set.sha256)]

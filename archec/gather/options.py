@@ -1,4 +1,4 @@
-"""The options of a run, its budget, and the part of them that a resumed run takes over."""
+"""The options and the budget of a run, and the options that a resumed run takes over."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from archec.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a run; see ``archec gather --help``. ``template_files`` is the setting of that name,
-    ``refusals`` the checksum of those by which archec refuses files (:func:`archec.gather.plan.refusals`), ``repeated``
+    """The options of a run; see ``archec gather --help``. ``template_files`` is the setting of that name. ``refusals``
+    is the checksum of the settings by which archec refuses files (:func:`archec.gather.plan.refusals`). ``repeated`` is
     a file for the handles that occur more than once in the data set."""
 
     file: Path | None = None
@@ -35,7 +35,7 @@ class Options:
     repeated: Path | None = None
 
     def as_value(self) -> dict[str, Any]:
-        """The part that a resumed run takes over, as JSON values."""
+        """The options that a resumed run takes over, as JSON values."""
         return {
             "as_of": self.as_of,
             "fetch": self.fetch,
@@ -47,7 +47,7 @@ class Options:
         }
 
     def carrying_on(self, kept: Mapping[str, Any]) -> Options:
-        """These options for a run that was begun with ``kept``, in the form of :meth:`as_value`.
+        """These options for resuming a run that was begun with ``kept``, in the form of :meth:`as_value`.
 
         Raises :class:`UsageError` if the run fetches files but these options forbid it.
         """

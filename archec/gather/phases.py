@@ -82,11 +82,11 @@ class Phases:
             self.memory.keep(self.report)
 
     def visit_files(self) -> str:
-        """Visits the files that are due; those of given-up hosts are retried once. Decides on losses at the end, also
-        where no file was due: listed ones may be accepted.
+        """Visits the files that are due; those of given-up hosts are retried once. Decides on losses at the end, even
+        if no file was due, because losses held back earlier may be accepted.
 
-        Returns ``budget`` or ``network-down`` if that stopped it, else an empty text. Raises an ArchecError if the run
-        must stop.
+        Returns ``budget`` or ``network-down`` if that stopped it, else an empty string. Raises an ArchecError if the
+        run must stop.
         """
         self.meter.phase("planning visits", None)
         with self.report.timed("files"), closing(GoneFiles(self.spool.folder)) as gone:
@@ -117,7 +117,7 @@ class Phases:
             return "network-down" if hosts.is_cut_off else "budget" if spent else ""
 
     def take_up(self, hops: Iterable[Hop]) -> None:
-        """Completes the visits whose hops a killed run has left. Losses are left to the next run that visits files."""
+        """Completes the visits whose hops a killed run left. The next run that visits files decides on losses."""
         with self._file_phase(lambda url: None) as (phase, _), TextPool(self.archive.config.text) as texts:
             phase.take_up(hops, texts)
 

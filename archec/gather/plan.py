@@ -1,5 +1,5 @@
-"""The plan: the files that a run visits, new ones first, then the longest overdue; issued host by host, with what is
-asked of each.
+"""The plan: the files that a run visits, new ones first, then the longest overdue. They are issued host by host, each
+with its request.
 
 The plan is in the run's spool, so a host with a million files costs no memory and does not delay
 the others.
@@ -30,14 +30,14 @@ from archec.web.task import FetchTask
 _BATCH = 5000
 _PAGE = 64
 _NAMING, _MOST_NAMING = 50, 5000
-"""Number of tobis that are checked for whether one still mentions a file: at first, and at most."""
+"""Number of tobis checked for a mention of a file: at first, and at most."""
 _YEAR = 365 * 86400
 LAST_ID = "\U0010ffff"
 """Sorts after every id."""
 
 
 _RUNS = 50
-"""Number of runs among which one that came to its end is looked for."""
+"""Number of runs that are searched for a complete one."""
 _REFUSED = ("bad-certificate", "blocked-address", "denied", "robots", "too-large")
 """Outcomes that another configuration may change."""
 
@@ -45,8 +45,8 @@ _REFUSED = ("bad-certificate", "blocked-address", "denied", "robots", "too-large
 def due_files(catalogue: Catalogue, config: FetchConfig, now: int, run: int = MAX_TIST + 1) -> Iterator[DueFobi]:
     """The files that are due in ``run``, by default the next one.
 
-    One that is due in more than a year (or ``revisit_max``) was visited with a wrong clock: it is due now. So is one
-    that was refused, if the settings have changed since the last run that came to its end.
+    A file that is due in more than a year (or ``revisit_max``) was visited with a wrong clock and is due now. A file
+    that was refused is due now if the settings have changed since the last complete run.
     """
     beyond = now + max(_YEAR, int(config.revisit_max))
     due = chain(catalogue.due(now), catalogue.due(MAX_TIST, DueFobi(beyond, LAST_ID)))
@@ -94,7 +94,7 @@ def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:
 
 
 def unnamed_files(catalogue: Catalogue, urls: Collection[str]) -> set[str]:
-    """Those of ``urls`` that a template once mentioned, but none does any more."""
+    """Those of ``urls`` that a template once mentioned, but none mentions now."""
     found = set()
     for url, tobis in catalogue.referring(urls, _NAMING).items():
         if len(tobis) == _NAMING and not _is_named(url, tobis):
@@ -111,8 +111,8 @@ def _is_named(url: str, tobis: Iterable[Obi]) -> bool:
 
 
 def task_for(fobi: Obi, config: Config, at: RunTime) -> FetchTask:
-    """A request, conditional if a body is held and the last one was received within ``fetch.reverify``; not where that
-    one was not kept and would be now."""
+    """The request for a file. It is conditional if a body is held and the last one was received within
+    ``fetch.reverify``, unless that one was discarded as cosmetic and would be stored now."""
     visit = fobi.visit
     if visit is None or not fobi.history.held or (visit.cosmetic and config.store_cosmetic):
         return FetchTask(fobi.id)

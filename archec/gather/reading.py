@@ -1,4 +1,4 @@
-"""Reading: reads the data set once into the spool (design, section 4)."""
+"""Reads the data set once into the spool (design, section 4)."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Memory(Protocol):
 class Reading:
     """Running totals of a data set, filled by :func:`read_data_set`.
 
-    ``whole``: the data set was read to its end; ``damage``: the problem if not. ``left_out`` are members that do not
-    count: later ones of the same path replace them, or they were partly read and the rest is salvaged.
+    ``whole`` is True if the data set was read to its end; otherwise ``damage`` is the problem. ``left_out`` are members
+    that do not count: a later member of the same path replaces them, or only a part of them was read in a salvage.
     """
 
     files: int = 0
@@ -98,7 +98,7 @@ def read_data_set(
     complete: bool = False,
     memory: Memory | None = None,
 ) -> Reading:
-    """Reads the whole source into the spool. Problems are reported as they occur, and are never fatal; if one file has
+    """Reads the whole source into the spool. Problems are reported as they occur and are never fatal. If one file has
     very many, ``on_more`` receives the counts of the rest by code. ``on_other`` receives the path of each file that
     does not count. ``memory`` has the contents of files that are not read again."""
     kinds: Counter[str] = Counter()
@@ -207,8 +207,8 @@ def _chunks(
 
 
 def chunk_reader(folder: Path) -> Callable[[list[Blob]], list[ChunkRead]]:
-    """Reads some files, in any process; the texts of their templates are written to that process's text file in
-    ``folder``, that of the spool."""
+    """Returns a function that reads some files, in any process. It appends the texts of their templates to the text
+    file of its process in ``folder``, the folder of the spool."""
 
     def read(blobs: list[Blob]) -> list[ChunkRead]:
         try:

@@ -1,4 +1,4 @@
-"""One gathering run, from its lock to its report; or a dry run, which changes neither archive nor network."""
+"""One gathering run, from its lock to its report; or a dry run, which changes nothing and makes no requests."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def _ignore(report: Report) -> None:
 
 
 def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ignore) -> Report:
-    """Does one run. Raises an ArchecError if it must stop; what was committed is kept and the run can be resumed.
-    ``begun`` receives the report as soon as the run has begun; it is filled as the run proceeds. A run that fails
-    before that is recorded for :func:`archec.archive.runs.unbegun`."""
+    """Performs one run. Raises an ArchecError if it must stop; what was committed is kept and the run can be resumed.
+    ``begun`` receives the report as soon as the run has begun; the report is filled as the run proceeds. A run that
+    fails before that is recorded for :func:`archec.archive.runs.unbegun`."""
     with beginning(config) as begins:
 
         def with_report(report: Report) -> None:
@@ -138,7 +138,7 @@ def _run(
     *,
     merged: bool = False,
 ) -> Report:
-    """A run from its report to its end; ``merged``: its data set has already been read."""
+    """Performs a run from its report to its end. ``merged``: its data set has already been read."""
     config, catalogue = archive.config, archive.catalogue
     with ExitStack() as stack:
         source = memory = None
@@ -152,7 +152,7 @@ def _run(
         phases, committer = stack.enter_context(_phases(archive, report, meter, options, memory))
         if not report.resumed:
             _announce(committer, report, options, chosen)
-        else:  # its time and requests are counted from zero again
+        else:  # the time and the requests of a resumed run are counted from zero again
             committer.add(CommitItem(RunEnd(report.run, "running", report.as_value())))
             committer.commit()
         try:
@@ -187,14 +187,14 @@ def _phases(
 
 
 def _sentence(report: Report) -> str:
-    """What stopped the run before its end; empty if nothing did."""
+    """Why the run stopped before its end; empty if it did not."""
     if report.state == "network-down":
         return "no host answered: no failure was counted against any; check the network"
     return "the budget is exhausted" if report.state == "budget" else ""
 
 
 def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> Source:
-    """The data set, opened."""
+    """Opens the data set."""
     return open_source(
         chosen.path,
         max_file=config.max_template_file,
@@ -204,7 +204,7 @@ def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryM
 
 
 def _taken_up(archive: Archive, options: Options, last: LastRun | None) -> LastRun | None:
-    """The newest run, after visits whose answers it had received but not journalled were added to its journal."""
+    """The newest run. Visits whose answers it had received but not journalled are completed in its journal first."""
     if last is None or last.start is None or last.journal.finished:
         return last
     run, config = last.journal.tist, archive.config
@@ -238,7 +238,8 @@ def _announce(committer: Committer, report: Report, options: Options, chosen: Ch
 
 
 def _refused(report: Report, item: CommitItem, outcome: CommitResult) -> None:
-    """Reports something that could not be stored, because other bytes are held in its place."""
+    """Reports a record that could not be stored because other bytes are held in its place, or because the bytes that it
+    restates are missing."""
     report.conflicts += 1
     report.forget(item.record)
     message = "the bytes to state again are not held" if outcome.kind == "missing" else "other bytes are held there"
@@ -248,7 +249,7 @@ def _refused(report: Report, item: CommitItem, outcome: CommitResult) -> None:
 def dry_run(config: Config, options: Options, meter: Meter) -> Report:
     """Reads and merges the data set and counts what would be due; writes to scratch space only.
 
-    It sees the catalogue as it is: batches of a killed run that are only in the journal are missing.
+    It uses the catalogue as it is: batches of a killed run that are only in the journal are missing.
     """
     layout = open_store(config)
     options = replace(options, template_files=config.template_files, refusals=refusals(config.fetch))
@@ -287,7 +288,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
 
 
 class _Named(Commits):
-    """Collects the files that new and changed templates name, and stores nothing, for a dry run."""
+    """Collects the URLs in new and changed templates and stores nothing, for a dry run."""
 
     def __init__(self, to: SortedLines) -> None:
         self._to = to

@@ -16,11 +16,11 @@ _REFUSED = frozenset(
 def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool, deferred: bool = False) -> int:
     """When the visited fobi is due again, in Unix seconds by the clock.
 
-    New and changed files after ``revisit_min``; unchanged ones after half the time for which they
-    have not changed, between ``revisit_min`` and ``revisit_max``; gone ones when their loss can be
-    confirmed; faults with a back-off that begins at one day, refusals with one that begins at
-    ``revisit_min``; ``deferred`` ones in the next run. A file that no template mentions any more is visited half as
-    often after each visit, up to ``revisit_max``.
+    New and changed files are due after ``revisit_min``, unchanged ones after half the time for which they
+    have not changed, between ``revisit_min`` and ``revisit_max``, and gone ones when their loss can be
+    confirmed. Faults have a back-off that begins at one day, refusals one that begins at
+    ``revisit_min``. ``deferred`` files are due in the next run. A file that no template mentions any more is visited
+    half as often after each visit, up to ``revisit_max``.
     """
     shortest, longest = int(config.fetch.revisit_min), int(config.fetch.revisit_max)
     outcome = visit.outcome

@@ -1,8 +1,8 @@
 """The spool: a run's scratch database on disk, so that memory does not grow with the data set.
 
 It records where each template of the data set was seen, sorts by id, and holds the losses until they are accepted or
-held back. It is not durable: a killed run reads its data set again. No statement here sorts: SQLite would use the
-system's directory for temporary files, which is often small or in memory, and not that of the run.
+held back. It is not durable: a killed run reads its data set again. No SQL statement here sorts, because SQLite would
+put its temporary files in the system's directory, which is often small or in memory, instead of the run's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SeenRow(NamedTuple):
     """One template of the data set and the position of its text in the spool files.
 
     ``own`` is the rank of the template (:func:`archec.redif.precedence.standing`); ``number`` orders the templates of a
-    file; ``path`` is as on disk (byte order decides), ``place`` the same below the root of RePEc.
+    file; ``path`` is as on disk (its byte order decides), ``place`` is the path below the root of RePEc.
     """
 
     id: str
@@ -109,7 +109,7 @@ _Entry = tuple[str, int, bytes, str]
 
 
 class Spool:
-    """See the module. A context manager, which removes all of it at the end."""
+    """The scratch database of a run; a context manager that removes all of it at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -139,7 +139,7 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Removes all of it."""
+        """Removes the whole spool."""
         self._file.close()
         self._ids.close()
         for fd in self._texts.values():
@@ -277,7 +277,7 @@ class Spool:
 
 
 def _line(row: SeenRow, number: int) -> bytes:
-    """A row for sorting. Lines are in the order of ids, which may contain NUL, then in that of the rows' numbers."""
+    """A line that represents a row for sorting: by id, which may contain NUL, then by the row's number."""
     obi = row.id.encode().replace(b"\0", b"\0\xff")
     return b"%s\0\0%015d %s %s" % (obi, number, row.sha256.hex().encode(), orjson.dumps(row.place))
 

@@ -1,4 +1,4 @@
-"""Suspects: contents that are probably not the intended ones (a soft 404, a login page), and what robots tags forbid.
+"""Suspects: contents that are probably not the intended ones (a soft 404, a login page); and the robots tags of files.
 
 Suspect contents are stored and marked (design, section 5); nothing is lost or refused because of it.
 """
@@ -23,16 +23,16 @@ _META = re.compile(rb"""<meta\b[^>]*\bname\s*=\s*["']?(?:robots|archec)\b[^>]*>"
 _CONTENT = re.compile(rb"""\bcontent\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*))""", re.I)
 _TAG = "noarchive"
 MANY = 5
-"""Number of URLs of a host with the same body from which on they are suspect."""
+"""Number of URLs of a host with the same body from which that body is suspect."""
 SHARED = "the same as under other URLs of the host"
 _LOOKED_AT = 10 * MANY
-"""Number of URLs with the same body that are read from the catalogue, so that a chain of redirects hides no others."""
+"""Number of URLs with the same body read from the catalogue: enough to find others behind a chain of redirects."""
 _REMEMBERED = 2000
-"""Number of bodies kept in memory, more than a batch has."""
+"""Number of bodies kept in memory: more than a batch has."""
 
 
 def suspicion(fobi: Obi, version: Version, state: str | None) -> str:
-    """Why a new version is suspect in place of what is held, or was held last; empty if it is not."""
+    """Why a new version is suspect compared to the one held now, or held last; empty if it is not."""
     if version.size == 0:
         return "empty"
     before = fobi.versions.get(state) if state is not None else fobi.newest
@@ -68,7 +68,7 @@ def tags_in(page: bytes) -> str:
 class SharedBodies:
     """The URLs of a host with the same body, in this run and, according to the catalogue, in earlier ones.
 
-    Those that another one redirects to do not count: all URLs of a chain of redirects have the same body.
+    The targets of other URLs do not count: all URLs of a chain of redirects have the same body.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -76,15 +76,15 @@ class SharedBodies:
         self._known: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
 
     def others(self, url: str, sha256: str, target: str) -> set[str]:
-        """Up to :data:`MANY` other URLs of the host with the same body; this one is remembered, in place of the
-        ``target`` that it redirects to, if any."""
+        """Up to :data:`MANY` other URLs of the host with the same body. Remembers this URL instead of the ``target``
+        that it redirects to, if any."""
         key = host_of(url), sha256
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._earlier(*key)
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
-        self._known.move_to_end(key)  # one that is dropped has no visit that is not committed
+        self._known.move_to_end(key)  # visits of an entry that is dropped are already committed
         known.discard(target)
         found = known - {url}
         if len(known) <= MANY:
@@ -99,7 +99,7 @@ class SharedBodies:
         return {*[url for url in found if url not in targets][:MANY]}
 
     def marks(self, urls: Iterable[str], sha256: str, run: int) -> Iterator[ObiChange]:
-        """The records that mark as suspect what was stored under these URLs in a run before there were so many."""
+        """Records that mark this body as suspect under URLs that stored it before there were so many."""
         for fobi in self._catalogue.obis("fobi", sorted(urls)).values():
             tist, state = fobi.history.entry_at(run) or (0, None)
             note = fobi.notes.get(tist)

@@ -62,9 +62,9 @@ class ToWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TemplatePhase:
-    """The environment of the phase. ``tist`` is the data set's, ``sha256`` that of its file, if any; ``accept`` are
-    archives whose losses are accepted, or ``all``; ``complete``: the data set is all of RePEc; ``dry``: nothing is
-    stored; ``repeated`` is a file for the handles that the data set repeats."""
+    """The environment of the phase. ``tist`` is the data set's, ``sha256`` that of its file, if any. ``accept`` names
+    archives whose losses are accepted, or ``all``. ``complete``: the data set is all of RePEc. ``dry``: nothing is
+    stored. ``repeated`` is a file for the handles that the data set repeats."""
 
     archive: Archive
     committer: Commits
@@ -104,7 +104,7 @@ class TemplatePhase:
         self.committer.commit()
 
     def merge(self, reading: Reading, name: str) -> None:
-        """Merges the data set with the catalogue; ``name`` is that of the data set."""
+        """Merges the data set with the catalogue; ``name`` is the name of the data set."""
         before = evidence_of(self.archive.catalogue)
         known = known_as(before, self.tist, self.sha256, whole=reading.whole)
         coverage = reading.coverage
@@ -132,7 +132,8 @@ class TemplatePhase:
 
 
 def _listed(found: Iterable[Found], spool: Spool, listing: BinaryIO) -> Iterator[Found]:
-    """Hands on what was found, and lists what is in the data set more than once: where, what counts first."""
+    """Passes on the templates found. Writes the places of handles that occur more than once to ``listing``, the winner
+    first."""
     for one in found:
         if one.others:
             numbers = (one.row, *one.others)
@@ -169,7 +170,7 @@ class _Merging:
         self._report, self._spool, self._committer = phase.report, phase.spool, phase.committer
         self._waiting: dict[str, ToWrite] = {}
         refused = {item.id: item for item in phase.archive.catalogue.refused() if item.id}
-        taken = phase.archive.catalogue.obis("tobi", refused)  # what the database has taken since
+        taken = phase.archive.catalogue.obis("tobi", refused)  # accepted by the database since then
         self._refused = {
             obi: item.state
             for obi, item in refused.items()
@@ -181,10 +182,10 @@ class _Merging:
             item for item in evidence.data_sets if item.tist == data_set.tist and item.run != data_set.run
         ]
 
-    # -- what is there ----------------------------------------------------------------------------
+    # -- present templates ------------------------------------------------------------------------
 
     def merge(self, reading: Reading, merge: Merge) -> Held:
-        """Commits everything from the data set except its losses, which are spooled; returns the number of held
+        """Commits everything from the data set except its losses, which are spooled. Returns the number of held
         tobis."""
         phase = self._phase
         phase.meter.phase("merging templates", reading.templates or None)
@@ -218,7 +219,7 @@ class _Merging:
         return merge.held
 
     def _decide(self, cases: Sequence[Case], merge: Merge) -> list[Job]:
-        """Commits what needs no writing; passes on what must be written, and waits for it."""
+        """Commits the cases that need no writing; returns the others as jobs, which are committed when written."""
         known = self._obis([case.id for case in cases if case.known])
         rows = self._spool.rows([case.found.row for case in cases if case.found is not None])
         jobs: list[Job] = []
@@ -237,7 +238,7 @@ class _Merging:
         return jobs
 
     def _obis(self, ids: Collection[str]) -> dict[str, Obi]:
-        """Those of the tobis that are known; what the database refuses is as the journals have it."""
+        """Those of the tobis that are known; tobis that the database refuses are read from the journals."""
         known = self._phase.archive.catalogue.obis("tobi", ids)
         if refused := [obi for obi in ids if obi in self._refused]:
             if self._journalled is None:
@@ -246,7 +247,7 @@ class _Merging:
         return known
 
     def _present(self, obi: Obi, sha256: str, row: SeenRow) -> Job | None:
-        """Decides about a template of the data set; returns it if it must be written, else commits it."""
+        """Handles a template of the data set: returns a job if it must be written, otherwise commits it."""
         data_set, tist = self._data_set, self._data_set.tist
         malformed = not is_well_formed(row.handle, obi.id)
         new = Claim(tist, data_set.run, sha256, row.place, row.line, row.encoding, malformed=malformed)
@@ -269,7 +270,7 @@ class _Merging:
         return None
 
     def _take(self, results: Iterator[Done[list[Job], list[Written]]]) -> None:
-        """Commits what was written."""
+        """Commits the templates that were written."""
         tist = self._data_set.tist
         for done in results:
             for written in done.result(WORKER_HINT):
@@ -320,7 +321,7 @@ class _Merging:
     # -- absent templates ------------------------------------------------------------------------
 
     def _absent(self, obi: Obi, merge: Merge) -> None:
-        """Decides about a tobi that is not in the data set; its loss is spooled."""
+        """Handles a tobi that is not in the data set; its loss is spooled."""
         tist = self._data_set.tist
         added = said(obi.claims, self._evidence, self._data_set, None)
         judgement = self._judged(obi, added)
@@ -339,7 +340,7 @@ class _Merging:
             self._committer.add(item)
 
     def losses(self, held: Held, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
-        """Commits the losses that are let through; returns those that are held back, and the lists of their ids."""
+        """Commits the losses that are not held back. Returns the others, and the lists of their ids."""
         config, accepted, run = self._phase.archive.config, self._phase.accept, self._data_set.run
         archives, directories = groups_to_hold_back(config, self._spool.losses(), held, accepted)
         back = (
@@ -363,7 +364,7 @@ class _Merging:
         return record, lists
 
     def _judged(self, obi: Obi, added: Sequence[Claim]) -> Judgement:
-        """The judgement that follows from the claims. For the newest data set, all earlier conclusions still hold."""
+        """The judgement that follows from the claims. If the data set is the newest, earlier conclusions still hold."""
         claims = merged(obi.claims, added)
         if not self._newest:
             return judged(obi.id, claims, self._evidence)
@@ -378,14 +379,14 @@ class _Merging:
         return Judgement(entries, behind, {tist: after.why} if after.why is not None else {}, after, since)
 
     def _place_before(self, obi: Obi) -> str:
-        """Where a tobi was last seen before the data set."""
+        """The place at which a tobi was last seen before the data set."""
         before = () if self._newest else obi.claims
         seen = [claim.place for claim in before if claim.key < self._data_set.key and claim.place]
         return seen[-1] if seen else obi.place
 
 
 def _overlaid(states: Iterable[ObiState], others: Iterable[ObiState]) -> Iterator[ObiState]:
-    """Two streams by id; where both have an id, the state of the second counts."""
+    """Merges two streams by id; if both have an id, the state in the second counts."""
     for _, same in groupby(heapq.merge(states, others, key=_id), _id):
         *_, last = same
         yield last

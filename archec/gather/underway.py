@@ -1,5 +1,5 @@
-"""Files in progress: one table of all URLs from the moment they are queued for the fetchers to the end of their visit;
-and the results of visits that have ended.
+"""Files in progress: one table of all URLs from the moment they are queued for the fetchers until their visit ends; and
+the results of visits that have ended.
 
 A URL is in one of four states: it is being *fetched*; it *redirects* and waits for the result of its target; the *text*
 of its body is being extracted; its host was *silent*, and it waits for another host to show that the network is up.
@@ -28,8 +28,9 @@ class Active:
     """A URL in progress.
 
     ``known``: the catalogue has a document of it; ``planned``: it is in the plan, not only the target of another URL;
-    ``unnamed``: no template mentions it any more. ``hop`` is its answer, once received, and ``result`` the result of
-    its body, without its text. ``target`` is where it redirects to, ``waiting`` are the URLs that redirect to it.
+    ``unnamed``: no template mentions it any more. ``hop`` is its answer, once received; ``result`` is the result of
+    its body, without the extracted text. ``target`` is the URL it redirects to, ``waiting`` are the URLs that redirect
+    to it.
     """
 
     fobi: Obi
@@ -114,8 +115,7 @@ class UnderWay:
         return ""
 
     def _depth(self, active: Active) -> int:
-        """The number of redirects that led here from the nearest URL that the archive knows: only these are not merely
-        hops of others."""
+        """The number of redirects from the nearest URL that the archive knows; unknown URLs are only hops of others."""
         depth, layer = 0, [active]
         while layer and not any(one.known for one in layer):
             layer = [waiting for one in layer for waiting in self._waiting(one)]
@@ -123,22 +123,22 @@ class UnderWay:
         return depth
 
     def extract(self, active: Active, result: VisitResult) -> None:
-        """The text of a body is being extracted."""
+        """Marks a URL as waiting for the text of its body."""
         active.hop, active.result = result.hop, result
         self._move(active, "text")
 
     def silence(self, active: Active, hop: Hop) -> None:
-        """Nothing came from its host."""
+        """Marks a URL whose host did not answer."""
         active.hop = hop
         self._move(active, "silent")
 
     def requeue(self, active: Active) -> None:
-        """Queues it for the fetchers again; its previous result does not count."""
+        """Queues a URL for the fetchers again; its previous result does not count."""
         active.hop, active.result, active.target = None, None, ""
         self._move(active, "fetched")
 
     def end(self, active: Active) -> list[Active]:
-        """Ends the visit; returns the URLs that waited for it, each with the hop that led here, without a state."""
+        """Ends a visit. Removes the URL, and those that waited for it, from the table, and returns the latter."""
         self._drop(active)
         return [self._drop(one) for one in self._waiting(active)]
 
@@ -189,7 +189,7 @@ class VisitLog:
         return [one for one, visit in visits if visit is not None and visit.target == url]
 
     def effect(self, url: str, fobi: Obi | None) -> Effect | None:
-        """This run's effect on the URL with the document ``fobi``; None: it was not visited yet."""
+        """This run's effect on the URL with the document ``fobi``; None if it was not visited yet."""
         effect = self._recent.get(url)
         if effect is not None or fobi is None or fobi.visit is None or fobi.visit.tist != self._run:
             return effect
@@ -203,7 +203,7 @@ class VisitLog:
         return Effect(record, fobi.visit.outcome, False, version, place, hops)
 
     def _hops_from(self, fobi: Obi) -> int:
-        """How many redirects led from a URL to its contents when it was last visited."""
+        """The number of redirects from a URL to its contents at its last visit."""
         hops, step = 0, fobi.visit
         while step is not None and step.target and hops <= self._max_redirects:
             hops += 1

@@ -42,12 +42,12 @@ def run_time(run: int, now: float) -> RunTime:
 class VisitResult(NamedTuple):
     """The result of a visit to a URL.
 
-    ``outcome`` is that of a failure, or empty if the contents are known: then ``version`` describes them.
-    ``unchanged``: the server said so (304). ``cosmetic``: ``version`` is what is held in place of the server's bytes,
-    which have the same text. ``target`` is the id that the URL redirected to; ``place`` the (tist, id)
-    under which the contents are already held, None for a body that is still to be stored. ``drop_validators``: the
+    ``outcome`` is set for a failure and empty if the contents are known; then ``version`` describes them.
+    ``unchanged``: the server answered 304. ``cosmetic``: ``version`` is what is held instead of the server's bytes,
+    which have the same text. ``target`` is the id that the URL redirected to; ``place`` is the (tist, id)
+    under which the contents are already held, or None for a body that is still to be stored. ``drop_validators``: the
     stored body does not belong to these headers. ``hops``: number of redirects from the URL to the contents.
-    ``suspect`` is why the contents may not be the intended ones, ``tags`` are the robots tags.
+    ``suspect`` says why the contents may not be the intended ones; ``tags`` are the robots tags.
     """
 
     hop: Hop
@@ -85,13 +85,13 @@ class Effect(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What went wrong with the visit, for people."""
+        """The reason for a failed visit, for people."""
         return self.record.visit.message if self.record.visit is not None else ""
 
 
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
     """The effect of a visit on a fobi: its outcome, its incidence, if any, and when it is due again. ``unnamed``: no
-    template mentions it any more. Losses are not incidences here: see :func:`archec.archive.file_losses.loss_of`."""
+    template mentions it any more. Losses are not decided here: see :func:`archec.archive.file_losses.loss_of`."""
     state = fobi.history.at(at.run)
     before = fobi.visit
     first = Visit(
@@ -162,8 +162,8 @@ def _failed(config: Config, fobi: Obi, seen: VisitResult, visit: Visit) -> Effec
 
 
 def doubtful(fobi: Obi, why: str) -> ObiChange:
-    """The last visit to a fobi may have had the answer to another request: what was noted is dropped, no loss counts
-    from it, and the fobi is due immediately."""
+    """The record for a fobi whose last visit may have received the answer to another request. What was noted is
+    dropped, the visit does not count towards a loss, and the fobi is due immediately."""
     run = fobi.visit.tist if fobi.visit is not None else 0
     drop = tuple(tist for tist, note in fobi.notes.items() if note.run == run)
     visit = Visit(run, "doubtful", message=why[:500])
@@ -181,7 +181,7 @@ def _noted(fobi: Obi) -> int | None:
 
 
 def contradicts(hop: Hop, visit: Visit, version: Version) -> bool:
-    """Whether a 304 contradicts what is held: then it is not trusted.
+    """Whether a 304 contradicts what is held and so cannot be trusted.
 
     A ``Content-Length`` of 0, weak tags and tags that differ only by a compression suffix are not contradictions.
     """

@@ -27,8 +27,8 @@ each version."""
 
 
 class Job(NamedTuple):
-    """A tobi to write: the position of its text in the spool, and the tist under which the previous bytes are stored,
-    None if nothing was held before."""
+    """A tobi to write: the position of its text in the spool, and the tist under which the previous bytes are stored
+    (None if nothing was held before)."""
 
     id: str
     path: str
@@ -42,7 +42,7 @@ class Job(NamedTuple):
 class Written(NamedTuple):
     """A file with a temporary name, and the data of its template.
 
-    ``how`` is how it differs from the previous entry: ``new``, ``changed``, ``cosmetic`` or
+    ``how`` is the difference from the previous entry: ``new``, ``changed``, ``cosmetic`` or
     ``file-url``; ``refs`` are the fields of its refipos.
     """
 
@@ -66,9 +66,9 @@ class Written(NamedTuple):
 
 
 def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[list[Job]], list[Written]]:
-    """Writes the files of jobs under temporary names, in any process; the caller commits them.
+    """Returns a function that writes the files of jobs under temporary names, in any process; the caller commits them.
 
-    ``folder`` is that of the spool, ``tist`` that of the data set. Without ``store`` nothing is written.
+    ``folder`` is the folder of the spool, ``tist`` the data set's. Without ``store`` nothing is written.
     """
 
     def write(jobs: list[Job]) -> list[Written]:
@@ -133,5 +133,5 @@ def _difference(layout: Layout, job: Job, text: bytes) -> str:
         with open_obi(layout, job.before, job.id) as file:
             before = file.read()
     except ArchecError:
-        return "changed"  # fixity is checked by verify; the new text is stored either way
+        return "changed"  # verify checks fixity; the new text is stored either way
     return difference(before, text)

@@ -51,7 +51,7 @@ def item_of(handle: str) -> str:
 
 
 def normalise(raw: str) -> tuple[str, str]:
-    """``("tobi", id)``, ``("fobi", id)`` or ``("fileset", id)`` of any spelling of a handle, a URL, a fileset's id."""
+    """``("tobi", id)``, ``("fobi", id)`` or ``("fileset", id)`` for a handle, URL or fileset's id in any spelling."""
     if is_fileset(raw):
         return "fileset", parse_fileset(raw).obi
     if is_url(raw):

@@ -1,7 +1,7 @@
 """The name of an id in the obi store, and the maximum lengths of ids and names.
 
 The name is the id, escaped like Perl's ``URI::Escape::uri_escape_utf8`` does by default. A name over 255 bytes is
-truncated and completed by a hash of the whole id.
+truncated, and a hash of the whole id is appended.
 """
 
 from __future__ import annotations

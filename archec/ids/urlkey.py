@@ -18,7 +18,7 @@ _WWW = re.compile(r"www[0-9]*\.")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%#")
 _URN_SAFE = "-._~:@!$&'()*+,;=/"
 _URNS = {"urn:x-repec:": "repec:", "urn:x-redif:": ""}
-"""The beginnings of the URNs of handles, and of the handles themselves."""
+"""The prefixes of the URNs of handles, mapped to those of the handles."""
 _MAX_UNESCAPES = 20
 _SESSIONS = tuple(
     re.compile(f"{session}(?:&|$)")
@@ -49,8 +49,7 @@ def target_uri(obi: str) -> str:
 
 
 def handle_in(uri: str) -> str:
-    """The handle (or the beginning of one) in a URN that :func:`target_uri` gives, in any spelling; "" where there is
-    none."""
+    """The handle, or the beginning of one, in a URN from :func:`target_uri` in any spelling; "" if there is none."""
     for urn, prefix in _URNS.items():
         if uri[: len(urn)].lower() == urn:
             text = "".join((prefix + unquote(uri[len(urn) :], errors="surrogatepass")).split()).lower()

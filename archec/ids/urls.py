@@ -70,14 +70,14 @@ def host_of(url: str) -> str:
 
 
 def ranges_of(host: str) -> list[tuple[str, str]]:
-    """The URLs of a host (:func:`host_of`) as half-open ranges of text."""
+    """The URLs of a host (as returned by :func:`host_of`), as half-open ranges of strings."""
     return [(f"{scheme}://{host}/", f"{scheme}://{host}0") for scheme in ("ftp", "http", "https")]
 
 
 def slash_variant(url: str) -> str | None:
-    """The URL that differs from this normalised one by a trailing slash only.
+    """The URL that differs from this normalised one only by a trailing slash.
 
-    None if there is none: the path is ``/``, or there is a query.
+    None if there is none, because the path is ``/`` or there is a query.
     """
     if "?" in url:
         return None
@@ -93,7 +93,7 @@ def without_userinfo(raw: str) -> str:
 
 def _shown(text: str) -> str:
     """A URL for a message. A password may make the URL invalid (a slash in it, an escaped @), so everything up to the
-    last @ is left out, wherever it is."""
+    last @ is removed, wherever it is."""
     _, at, rest = _AT.sub("@", text).rpartition("@")
     text = f"...@{rest}" if at else text
     return repr(text if len(text) <= 200 else text[:200] + "...")

@@ -1,7 +1,7 @@
 """Directories of the obi store as open file descriptors, reached without following any link.
 
-A path in the store is walked component by component with O_NOFOLLOW, so that a directory that was
-swapped for a symbolic link is an error and never a way out of the store. The root itself may be a link.
+A path in the store is walked component by component with O_NOFOLLOW, so a directory that was swapped for a symbolic
+link causes an error and cannot lead out of the store. The root itself may be a link.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INNER = _FLAGS | os.O_NOFOLLOW
 
 
 def open_root(layout: Layout) -> int:
-    """The store's root, open."""
+    """Opens the root of the store."""
     with storage_errors(layout.root):
         return os.open(layout.root, _FLAGS)
 

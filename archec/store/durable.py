@@ -1,4 +1,4 @@
-"""Every durable operation of archec: the one layer between it and the file system.
+"""Every durable operation of archec: the one layer above the file system.
 
 POSIX guarantees little: bytes are on disk after ``fsync`` of the file, a name is on disk after
 ``fsync`` of its directory, and only ``rename`` creates a complete file atomically. :class:`Disk` holds these
@@ -64,7 +64,7 @@ def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
 
 
 def _whose(path: str) -> str:
-    """Whose a path that was refused is, or else its directory; empty if that is unknown, or it is this user's."""
+    """The owner of a path that was refused, or of its directory; empty if unknown or if it is the current user."""
     owner = next((os.stat(one).st_uid for one in (path, os.path.dirname(path)) if os.path.exists(one)), os.geteuid())
     user = os.geteuid()
     return f"it belongs to {user_name(owner)}, and this is run as {user_name(user)}" if owner != user else ""
@@ -316,8 +316,8 @@ def open_directory(path: str | Path) -> Iterator[int]:
 
 @contextmanager
 def temporary_file(disk: Disk, dir_fd: int, directory: str) -> Iterator[tuple[int, str]]:
-    """A new temporary file, open for writing, and its name. It is closed at the end of the block, which renames it;
-    after an exception it is removed."""
+    """A new temporary file, open for writing, and its name. The block must rename it; it is closed at the end of the
+    block, and removed after an exception."""
     fd, name = create_temp(disk, dir_fd, directory)
     try:
         yield fd, name
@@ -336,8 +336,8 @@ def fsync_dir(path: str | Path, *, disk: Disk | None = None) -> None:
 
 @contextmanager
 def _taking_place(disk: Disk, where: str, *, once: bool = False) -> Iterator[int]:
-    """A temporary file, open for writing, which durably takes the place of ``where`` at the end of the block, or not at
-    all after an exception. With ``once`` it replaces nothing: raises FileExistsError."""
+    """A temporary file, open for writing, that durably replaces ``where`` at the end of the block, or not at all after
+    an exception. With ``once`` it does not replace an existing file, but raises FileExistsError."""
     folder, name = os.path.split(where)
     folder = folder or "."
     with open_directory(folder) as dir_fd:
@@ -362,7 +362,7 @@ def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> 
 
 
 def write_once(path: str | Path, data: bytes, *, mode: int) -> bool:
-    """Writes a small file atomically and durably, with this mode from the start; False if there is one already."""
+    """Writes a small file atomically and durably, with this mode from the start; returns False if it exists."""
     disk, where = Disk(), os.fspath(path)
     try:
         with _taking_place(disk, where, once=True) as fd:
@@ -398,8 +398,8 @@ def _mode(created: int, path: str) -> int:
 def atomic_stream(path: str | Path, *, mode: int | None = None, disk: Disk | None = None) -> Iterator[BinaryIO]:
     """A file of any size that durably replaces ``path`` at the end of the block, or not at all after an exception.
 
-    ``mode`` is its mode from the start; by default that of the file that it replaces, else its owner may write it, and
-    all may read it whom the umask lets."""
+    ``mode`` is its mode from the start. The default is the mode of the file it replaces, or else read permission for
+    everybody and write permission for the owner, as limited by the umask."""
     disk, where = disk or Disk(), os.fspath(path)
     with _taking_place(disk, where) as fd, storage_errors(where), open(fd, "wb", closefd=False) as file:
         os.fchmod(fd, _mode(fd, where) if mode is None else mode)
@@ -410,7 +410,7 @@ def atomic_stream(path: str | Path, *, mode: int | None = None, disk: Disk | Non
 def open_whole(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file that gets its name at the end of the block, or not at all after an error.
 
-    ``mode`` is that of :func:`atomic_stream`. A device or a pipe (``/dev/null``) is written to
+    ``mode`` is as for :func:`atomic_stream`. A device or a pipe (``/dev/null``) is written to
     directly; for a link the target is replaced, not the link. Raises :class:`StorageFailed`.
     """
     with storage_errors(path):

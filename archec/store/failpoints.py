@@ -21,7 +21,7 @@ def arm(name: str, times: int = 1, number: int = signal.SIGKILL) -> None:
 
 
 def armed(name: str) -> bool:
-    """Whether the next ``hit(name)`` kills; for steps that are to be killed in the middle."""
+    """Whether the next ``hit(name)`` kills, for a step that is to be killed in the middle."""
     return _armed.get(name) == 1
 
 

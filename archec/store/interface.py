@@ -1,4 +1,4 @@
-"""What is said between the obi store and its callers: the items of a batch, what came of them, and where bytes are.
+"""The interface of the obi store: the items of a batch and their results, and the places of bytes.
 
 Paths are relative to the store's root, with ``/`` between their parts.
 """
@@ -36,7 +36,7 @@ class Link(NamedTuple):
 
 
 class HardLink(NamedTuple):
-    """Contents stated again: (tist, id) is to hold the same bytes as (from_tist, from_id)."""
+    """Restated contents: (tist, id) is to hold the same bytes as (from_tist, from_id)."""
 
     from_tist: int
     from_id: str
@@ -47,9 +47,9 @@ class HardLink(NamedTuple):
 class CommitResult(NamedTuple):
     """The result for one item of a batch.
 
-    ``stored``: (tist, id) now resolves as requested. ``adopted``: it did already, because of an interrupted
+    ``stored``: (tist, id) now resolves as requested. ``adopted``: it already did, because of an interrupted
     run. ``occupied``: something else is held there and stays; ``sha256`` is that of the bytes it
-    resolves to, ``""`` if there are none. ``missing``: contents to be stated again are not held.
+    resolves to, ``""`` if there are none. ``missing``: contents to be restated are not held.
     Otherwise ``sha256`` is that of a placement's bytes, ``""`` for links.
     """
 

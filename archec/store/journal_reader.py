@@ -36,8 +36,8 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class JournalBatch(NamedTuple):
-    """One batch: number, tist of writing, JSON texts without line ends, offset in the plain file; the sha256 of the
-    batch before it in the archive and its own."""
+    """One batch: number, tist of writing, JSON texts without line ends, offset in the plain file, the sha256 of the
+    previous batch in the archive, and its own sha256."""
 
     n: int
     stamp: int
@@ -88,7 +88,7 @@ def read_batches(path: Path) -> Iterator[JournalBatch]:
 def newest_batch(path: Path) -> int:
     """The number of the last batch of an unfinished journal, read from its last bytes; unchecked.
 
-    0 if there is none: an empty journal, or a long torn tail.
+    0 if there is none, because the journal is empty or has a long torn tail.
     """
     with storage_errors(path), open_plain(path, packed=False) as file:
         size = file.seek(0, os.SEEK_END)
@@ -112,7 +112,7 @@ def open_plain(path: Path, *, packed: bool | None = None) -> BinaryIO:
 
 
 class _Unpacked(gzip.GzipFile):
-    """A gzip reader that owns the file under it."""
+    """A gzip reader that closes the underlying file."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(fileobj=raw, mode="rb")
@@ -169,7 +169,7 @@ class Scanner:
         self.valid = 0
 
     def batches(self) -> Iterator[JournalBatch]:
-        """As :func:`read_batches`."""
+        """See :func:`read_batches`."""
         try:
             with open_plain(self._path) as file:
                 yield from self._scan(file)
@@ -206,7 +206,7 @@ class Scanner:
             n += 1
 
     def _next(self, file: BinaryIO, number: int) -> tuple[list[bytes], _End | None]:
-        """The lines up to the next end of a batch, and this end; None at the end of the journal."""
+        """The lines up to the next end of a batch, and that end; None at the end of the journal."""
         lines: list[bytes] = []
         size = 0
         while line := file.readline(MOST_BYTES):

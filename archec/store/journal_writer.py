@@ -1,14 +1,14 @@
 """A run's journal, appended batch by batch; each batch is complete or absent.
 
-``runs/<tist>.jsonl`` while the run lasts, ``runs/<tist>.jsonl.gz`` when it has finished. Lines are JSON
+The journal is ``runs/<tist>.jsonl`` during the run and ``runs/<tist>.jsonl.gz`` when it has finished. Lines are JSON
 texts. The last line of a batch is
-``{"type":"batch","n":3,"lines":500,"stamp":1352481230,"prev":"...","sha256":"..."}``: its number from 1 on, how many
-lines before it belong to it, when it was written, the sha256 of the batch before it, and the sha256 of all the batch's
-plain bytes before ``,"sha256"``. The batches of all runs form one chain (design, invariant 11); the first ``prev``
-is zeros. The catalogue is derived from the journals (invariant 3).
+``{"type":"batch","n":3,"lines":500,"stamp":1352481230,"prev":"...","sha256":"..."}``: the batch's number from 1 on, the
+number of lines before this one that belong to it, the tist of writing, the sha256 of the previous batch, and the sha256
+of all bytes of the plain batch before ``,"sha256"``. The batches of all runs form one chain (design, invariant 11); the
+first ``prev`` is zeros. The catalogue is derived from the journals (invariant 3).
 
 An interrupted run leaves a torn tail: data after the last valid batch does not count, and is removed when writing
-continues. Damage before a valid batch cannot be caused by an interruption: :class:`CorruptJournal`.
+continues. An interruption cannot cause damage before a valid batch, so that raises :class:`CorruptJournal`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 class JournalWriter:
     """Appends to the journal of one run; creates it, or reopens it if the run was interrupted.
 
-    ``head`` is the sha256 of the archive's newest batch, to which the next one is chained; if the journal has batches
-    already, that of the last of them. Reopening removes a torn tail, of ``torn`` bytes. ``batches`` is the number of
-    the last batch; if the catalogue contains a later one, the journal is older than the catalogue. Raises
-    :class:`CorruptJournal` for damage, :class:`Occupied` if the run has already finished.
+    ``head`` is the sha256 of the archive's newest batch, to which the next one is chained; it is replaced by that of
+    the journal's last batch, if it has any. Reopening removes a torn tail, whose size in bytes is ``torn``.
+    ``batches`` is the number of the last batch; if the catalogue contains a later one, the journal is older than the
+    catalogue. Raises :class:`CorruptJournal` for damage, :class:`Occupied` if the run has already finished.
     """
 
     def __init__(self, layout: Layout, tist: int, *, head: str = NO_BATCH, disk: Disk | None = None) -> None:
@@ -181,7 +181,7 @@ class JournalWriter:
 
 
 def _pack(plain: Path, packed: Path, disk: Disk) -> None:
-    """Compresses ``plain`` to ``packed`` (gzip without a time stamp, so that the bytes are reproducible); removes
+    """Compresses ``plain`` to ``packed`` (gzip without a time stamp, so that the bytes are reproducible) and removes
     it."""
     folder = str(plain.parent)
     with open_directory(folder) as dir_fd:

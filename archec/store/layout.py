@@ -1,6 +1,6 @@
 """The layout of an obi store: its descriptor on disk and f(tist, id), the path of an obi.
 
-``layout.json`` contains everything that f depends on and never changes; ``0=archec_1.0`` says the same in words.
+``layout.json`` contains everything that f depends on and never changes; ``0=archec_1.0`` describes the same in words.
 Design, section 3.
 """
 
@@ -36,7 +36,7 @@ _FIXED: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An obi store: its place, and the mapping of (tist, id) to a path in it."""
+    """An obi store: its root, and the mapping of (tist, id) to a path in it."""
 
     root: Path
     fanout: int = 0
@@ -142,7 +142,7 @@ def open_store(config: Config) -> Layout:
 
 
 def fanout_of(descriptor: bytes, path: str) -> int:
-    """The fan-out in the bytes of a descriptor; ``path`` is for messages. Raises like :func:`open_layout`."""
+    """The fan-out in the bytes of a descriptor; ``path`` is for messages. Raises the errors of :func:`open_layout`."""
     try:
         found = json.loads(descriptor)
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,8 @@
 """The run lock: one writer for an archive at a time (invariant 7).
 
-The lock is ``flock`` on the file ``lock`` in the archive. It is released when its process ends, in
-whatever way. The text in the file only identifies the current or last holder and does not decide
-anything. Child processes that were forked (not spawned) share the lock until they end.
+The lock is ``flock`` on the file ``lock`` in the archive. It is released when its process ends, however that
+happens. The text in the file only identifies the current or last holder and decides
+nothing. Child processes that were forked (not spawned) share the lock until they end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Holder(NamedTuple):
-    """The holder of the lock, as recorded: process id, host, tist of taking it, its activity."""
+    """The recorded holder of the lock: process id, host, tist of taking the lock, activity."""
 
     pid: int
     host: str
@@ -95,7 +95,7 @@ class RunLock:
 
 @contextmanager
 def run_lock(layout: Layout, what: str, meter: Meter, *, wait: bool) -> Iterator[None]:
-    """Takes the run lock; with ``wait``, waits until it is free, else raises :class:`LockHeld`."""
+    """Takes the run lock. If it is taken, waits for it with ``wait``, and raises :class:`LockHeld` otherwise."""
     waiting_for = ""
     with ExitStack() as stack:
         while True:
@@ -114,7 +114,7 @@ def run_lock(layout: Layout, what: str, meter: Meter, *, wait: bool) -> Iterator
 
 
 def holder(layout: Layout) -> Holder | None:
-    """The current holder of the run lock, None if it is free; changes nothing."""
+    """The current holder of the run lock, None if it is free. Has no side effects."""
     path = layout.root / LOCK
     try:
         fd = os.open(path, os.O_RDONLY | _FLAGS)

@@ -1,8 +1,8 @@
 """Safe reading of the obi store: follows redirects within it, but never out of it.
 
 Directories are opened without following links (:mod:`archec.store.directories`), a redirect's link is read as text,
-and the file is opened by O_NOFOLLOW. The text of a link must be relative and lead to a path where an obi can be. The
-kernel never follows links, so a planted link, absolute or with ``..``, is an error and never leads to other files.
+and the file is opened with O_NOFOLLOW. The text of a link must be relative and lead to a path where an obi can be. The
+kernel never follows links, so a planted link (absolute, or with ``..``) is an error and never leads to other files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Reader:
         self._directories = directories or Directories(layout)
 
     def locate(self, tist: int, id: str) -> Located:  # noqa: A002
-        """The regular file that holds what was noted of an obi at ``tist``."""
+        """The regular file with what was noted of an obi at ``tist``."""
         path, hops, fault = follow(self._directories, self.layout.path(tist, id), id)
         if fault is None:
             return Located(path, hops)
@@ -55,11 +55,11 @@ class Reader:
         raise CorruptArchive(f"{self.layout.root}/{fault.path}: {fault.message}")
 
     def open(self, tist: int, id: str) -> BinaryIO:  # noqa: A002
-        """What was noted of an obi at ``tist``, open for reading."""
+        """Opens what was noted of an obi at ``tist`` for reading."""
         return self.open_path(self.locate(tist, id).path)
 
     def open_path(self, path: str) -> BinaryIO:
-        """The file at a relative path from :meth:`locate`, open for reading; links are not followed."""
+        """Opens the file at a relative path from :meth:`locate` for reading; links are not followed."""
         directory, _, name = path.rpartition("/")
         where = f"{self.layout.root}/{path}"
         dir_fd = self._directories.find(directory)
@@ -90,7 +90,7 @@ class Reader:
             return file.read()
 
     def _plain(self, directory: int, tist: int, id: str) -> bytes | None:  # noqa: A002
-        """The bytes of a regular file, None for anything else, or if there is nothing."""
+        """The bytes of a regular file; None if there is none."""
         try:
             fd = os.open(file_name(id), _OPEN, dir_fd=directory)
         except OSError:
@@ -161,8 +161,8 @@ def digest(layout: Layout, tist: int, id: str) -> Digest:  # noqa: A002
 
 
 class DeadLink(NamedTuple):
-    """The reason why a chain does not lead to a file. ``path`` is that of a link which escapes or of something that is
-    not a file, else the first of the chain."""
+    """The reason why a chain does not lead to a file. ``path`` is the link that escapes or the object that is not a
+    file, otherwise the start of the chain."""
 
     kind: Literal["missing", "circle", "escapes", "not-a-file"]
     path: str
@@ -170,7 +170,7 @@ class DeadLink(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The target of a path: ``path`` is that of a regular file, unless there is a ``fault``."""
+    """The end of a chain of redirects: ``path`` is that of a regular file, unless there is a ``fault``."""
 
     path: str
     hops: tuple[LinkStep, ...]
@@ -178,7 +178,7 @@ class Chain(NamedTuple):
 
 
 def follow(directories: Directories, path: str, id: str | None) -> Chain:  # noqa: A002
-    """Follows links, and URLs that differ by a final slash, from the obi ``id`` at a relative path.
+    """Follows links, and URLs that differ by a trailing slash, from the obi ``id`` at a relative path.
 
     Raises :class:`CorruptArchive` if a directory of the store is not a directory, :class:`StorageFailed` if the disk
     cannot be read.
@@ -220,7 +220,7 @@ def link_text(layout: Layout, tist: int, id: str, to_tist: int, to_id: str) -> s
 
 
 def id_of_name(name: str) -> str | None:
-    """The id of a name on disk; None if the name is truncated, or is not that of an obi."""
+    """The id for a name on disk; None if the name is truncated, or is not the name of an obi."""
     if len(name) > MAX_NAME - 3 and _CUT_NAME.fullmatch(name):
         return None
     if name in ("%2E", "%2E%2E"):
@@ -268,7 +268,7 @@ def _variant(directories: Directories, path: str, id: str | None) -> str | None:
 
 
 def _goal(layout: Layout, path: str, text: str) -> str | DeadLink:
-    """The target of a link at ``path``, from its text alone; directories are never links."""
+    """The target of a link at ``path``, computed from its text; directories are never links."""
     if text.startswith("/"):
         return DeadLink("escapes", path, f"is a link to an absolute path, {shown(text)}")
     parts = path.split("/")[:-1]
@@ -290,5 +290,5 @@ def _goal(layout: Layout, path: str, text: str) -> str | DeadLink:
 
 
 def shown(text: str) -> str:
-    """A text from outside as shown in a message: ASCII, and truncated."""
+    """Text from outside for a message: ASCII, and truncated."""
     return ascii(text if len(text) <= 200 else text[:200] + "...")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # slow to import, and rarely needed
     from concurrent.futures import ThreadPoolExecutor
 
 _LARGE = 1 << 17
-"""Minimum size in bytes of a file that is written out when it is complete, before its batch."""
+"""Minimum size in bytes of a file whose writeback starts when it is complete, before its batch is synced."""
 _SYNC_THREADS = 16
 _MANY_DIRECTORIES = 16
 _BUFFER = 1 << 18
@@ -51,7 +51,7 @@ class Temp:
         """The relative path in the store."""
         self._store, self._fd, self._where = store, fd, f"{store.layout.root}/{path}"
         self.digests = digests or Digests()
-        """Those of the bytes written so far."""
+        """The digests of the bytes written so far."""
 
     @property
     def size(self) -> int:
@@ -66,7 +66,7 @@ class Temp:
         self.digests.update(data)
 
     def close(self, *, sync: bool = False) -> Stored:
-        """Ends the file; ``sync`` also syncs it, for a file that is not part of a batch."""
+        """Closes a complete file; ``sync`` also syncs it, for a file that is not part of a batch."""
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
         if sync:
@@ -121,8 +121,8 @@ class Writer(Reader):
         return Temp(self, f"{directory}/{name}", fd, Digests(sha1=sha1))
 
     def take_up(self, temp: str) -> Temp | None:
-        """Reopens a temporary file that an earlier process left: its bytes are read again for its digests, including
-        SHA-1. None if it is gone. Only for the holder of the run lock."""
+        """Reopens a temporary file that an earlier process left, and reads it to compute its digests, including SHA-1.
+        None if it is gone. Only for the holder of the run lock."""
         directory, name = _temp_parts(temp)
         dir_fd = self._directories.find(directory)
         where = f"{self.layout.root}/{temp}"
@@ -144,7 +144,7 @@ class Writer(Reader):
         return Temp(self, temp, fd, digests)
 
     def put(self, tist: int, id: str, data: Data) -> Stored:  # noqa: A002
-        """A complete temporary file with ``data``."""
+        """Writes ``data`` to a complete temporary file."""
         with self.temp(tist, id) as temp:
             temp.write(data)
             return temp.close()
@@ -226,7 +226,7 @@ class Writer(Reader):
         done = self.disk.rename_noreplace(old_name, old_fd, name, new_fd, f"{self.layout.root}/{directory}/{name}")
         if done == "done":
             return CommitResult("stored", tist, id, sha256)
-        # It may come from a killed run. It is hashed, not trusted: the catalogue does not know it yet.
+        # The name may come from a killed run. The file is hashed: the catalogue does not know it yet.
         held = self._held(tist, id)
         if done == "exists" and held == sha256:
             self.discard(temp)
@@ -272,7 +272,7 @@ class Writer(Reader):
         return CommitResult("adopted" if same else "occupied", tist, id, held or "")
 
     def _copy(self, source: str, tist: int, id: str, touched: dict[str, None]) -> CommitResult:  # noqa: A002
-        """States contents again by a copy, if the file system does not allow (more) hard links."""
+        """Restates contents by a copy, if the file system does not allow (more) hard links."""
         with self.open_path(source) as file, self.temp(tist, id) as temp:
             with storage_errors(f"{self.layout.root}/{source}"):
                 while data := file.read(_BUFFER):
@@ -284,7 +284,7 @@ class Writer(Reader):
         return outcome
 
     def _held(self, tist: int, id: str) -> str | None:  # noqa: A002
-        """The sha256 of the file that (tist, id) resolves to, which is synced; None if there is none."""
+        """Syncs the file that (tist, id) resolves to, and returns its sha256; None if there is none."""
         try:
             path = self.locate(tist, id).path
             with self.open_path(path) as file:
@@ -301,7 +301,7 @@ class Writer(Reader):
     def _sync_directories(self, touched: dict[str, None]) -> None:
         """Syncs the names in the directories of the batch and in their new parents."""
         # A name is durable only when its directory is synced, and so on upwards: if the name of a new directory is
-        # lost, so are all its files. ``_anchored`` are the directories that were synced up to the root before.
+        # lost, so are all its files. ``_anchored`` are the directories already synced up to the root.
         pending, new = dict(touched), set()
         for directory in touched:
             while directory not in self._anchored and directory not in new:
@@ -332,7 +332,7 @@ def _temp_parts(temp: str) -> tuple[str, str]:
 
 
 def _read_link(name: str, dir_fd: int, where: str) -> str | None:
-    """The text of a symbolic link; None for what is not one."""
+    """The text of a symbolic link; None for anything else."""
     try:
         return os.readlink(name, dir_fd=dir_fd)
     except OSError as error:
@@ -342,7 +342,7 @@ def _read_link(name: str, dir_fd: int, where: str) -> str | None:
 
 
 def _implied(link: Link) -> bool:
-    """Whether looking up (tist, id) finds the other without a link: they are equal, or differ by a final slash."""
+    """Whether looking up (tist, id) finds the target without a link: they are equal, or differ by a trailing slash."""
     if link.tist != link.to_tist:
         return False
     if link.id == link.to_id:
@@ -359,7 +359,7 @@ def _implied(link: Link) -> bool:
 
 
 class BodySink:
-    """Temporary files of one run, where fetching processes write bodies (:class:`archec.web.task.Sink`)."""
+    """Temporary files of one run, into which fetching processes write bodies (:class:`archec.web.task.Sink`)."""
 
     def __init__(self, layout: Layout, run: int) -> None:
         self._run, self._writer = run, Writer(layout)
@@ -371,7 +371,7 @@ class BodySink:
 
 
 def body_sink(layout: Layout, run: int) -> BodySink:
-    """See :class:`BodySink`."""
+    """Creates a :class:`BodySink`."""
     return BodySink(layout, run)
 
 
