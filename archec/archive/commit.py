@@ -18,11 +18,10 @@ from typing import NamedTuple
 import msgspec
 
 from archec.archive.opening import Archive
-from archec.catalogue.fold import changes_of
+from archec.catalogue.fold import changes_of, write
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import ManifestNoted, ObiChange, Record, SetAdded, encode
-from archec.catalogue.setaside import write
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
 from archec.store.interface import CommitResult, HardLink, Link, Placement

@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from archec.archive.journal import all_records_in, records, records_in
-from archec.catalogue.fold import changes_of, fold_obi
+from archec.catalogue.fold import changes_of, fold_obi, write
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import DataSetRead, Fork, ObiChange, RunEnd, RunStart, decode
-from archec.catalogue.setaside import write
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.progress import SILENT, Meter
 from archec.store.directories import held_tists

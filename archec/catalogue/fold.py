@@ -2,18 +2,22 @@
 
 Live runs, recovery after a kill and ``archec rebuild`` all go through :func:`changes_of`, so they
 cannot differ. Folding the same batch again changes nothing.
+
+A journalled batch cannot be taken back, so one document that an engine does not take must not stop an archive: it is
+set aside, and everything else is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields, replace
+from typing import Any, Protocol
 
 import msgspec
 
 from archec.catalogue.codec import text_of
-from archec.catalogue.model import Changes, DataSet, Kind, Obi, Position, Run, Visited
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Changes, DataSet, Kind, Obi, Position, Refused, Run, Visited
 from archec.catalogue.records import (
     DataSetRead,
     HostNoted,
@@ -27,8 +31,11 @@ from archec.catalogue.records import (
     RunStart,
     SetAdded,
 )
+from archec.errors import CatalogueRefused
 
 _Key = tuple[Kind, str]
+_Item = tuple[str, Any]
+_LONGEST = 600
 
 
 class Known(Protocol):
@@ -159,3 +166,72 @@ def _fold_data_sets(records: Sequence[Record], known: Known) -> list[DataSet]:
             if found is not None:
                 data_sets[wanted] = msgspec.structs.replace(found, retracted="" if record.undo else record.reason)
     return list(data_sets.values())
+
+
+# -- writing what a fold makes of a batch ---------------------------------------------------------
+
+
+def write(catalogue: Catalogue, changes: Changes) -> list[Refused]:
+    """Writes a batch's changes durably; what was refused is remembered in the catalogue, and returned.
+
+    The position comes last, so that a kill in between only has the batch written again.
+    """
+    try:
+        catalogue.write(changes)
+    except CatalogueRefused:
+        return _write_in_parts(catalogue, changes)
+    return []
+
+
+def _write_in_parts(catalogue: Catalogue, changes: Changes) -> list[Refused]:
+    before = catalogue.position()
+    refused: list[Refused] = []
+
+    def put(items: Sequence[_Item]) -> None:
+        try:
+            catalogue.write(_changes(items, replace(changes, position=before)))
+        except CatalogueRefused as error:
+            if len(items) == 1:
+                name, item = items[0]
+                what = f"{name} {_name(item)}"[:_LONGEST]
+                tobi = (item.id, item.claims[-1].state or "") if isinstance(item, Obi) and item.claims else ("", "")
+                position = changes.position
+                refused.append(Refused(what, position.run, position.batch, error.message[:_LONGEST], *tobi))
+                return
+            half = len(items) // 2
+            put(items[:half])
+            put(items[half:])
+
+    items: list[_Item] = [(name, item) for name in _collections() for item in getattr(changes, name)]
+    put(items)
+    catalogue.write(Changes(changes.position, refused=refused))
+    return refused
+
+
+def _collections() -> list[str]:
+    return [field.name for field in fields(Changes) if field.name not in ("position", "refused")]
+
+
+def _changes(items: Sequence[_Item], like: Changes) -> Changes:
+    """The part of a batch that these items are."""
+    return Changes(like.position, **{name: [item for of, item in items if of == name] for name in _collections()})
+
+
+_NAMES: Sequence[Callable[[Any], object]] = (
+    lambda item: item.id,
+    lambda item: item.key,
+    lambda item: item.sha256,
+    lambda item: item.base_url,
+    lambda item: item.host,
+    lambda item: item.tist,
+)
+
+
+def _name(item: object) -> str:
+    """What an item is known by."""
+    for named in _NAMES:
+        try:
+            return str(named(item))
+        except AttributeError:
+            continue
+    return str(item)

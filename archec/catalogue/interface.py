@@ -143,7 +143,7 @@ class Catalogue(ABC):
         """The bytes of one :class:`archec.catalogue.model.KeyedSet`."""
 
     def refused(self) -> list[Refused]:
-        """What this database would not take, by run and batch (:mod:`archec.catalogue.setaside`)."""
+        """What this database would not take, by run and batch (:mod:`archec.catalogue.fold`)."""
         return [refused for _, refused in self._read("refused", Refused, (-1, -1, ""))]
 
     def hosts(self) -> Iterator[HostState]:

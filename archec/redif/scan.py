@@ -6,13 +6,13 @@ This is the hot path: all that a run over millions of unchanged templates does w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from archec.ids import is_url
+from archec.errors import BadName
+from archec.ids import is_url, normalise_handle
 from archec.redif.encoding import decode, looks_binary, looks_html
 from archec.redif.files import Blob, begins_line
-from archec.redif.handle_spelling import handle_in, id_of
 from archec.redif.problems import Problem, shown
 
 _START = b"template-type"
@@ -23,6 +23,9 @@ _ONE_LINE = re.compile(rb"\nhandle[ \t]*:[ \t]*([^\s\x1a]+)[ \t]*(?=\n(?:\n|\Z|[
 _COMMENTED = re.compile(rb"^#[ \t]*template-type[ \t]*:", re.I | re.M)
 _NOT_COMMENT = re.compile(rb"^(?:[^#\s]|[ \t]+\S)", re.M)
 _CONFLICT = re.compile(rb"^<<<<<<<(?: |$)", re.M)
+_REPEC = re.compile(r"repec[ \t]*:", re.I)
+_REST = re.compile(r"(?=\S*[^\W_])[^\s<>]+\s*")
+_MARKUP = re.compile(r"(?:\s*</?(?:a|b|body|br|div|font|html|i|p|pre|span|td|tr)\b[^<>]*>)+\s*\Z", re.I)
 _ENCODING_TROUBLE = {
     "mixed-encoding": "some lines are UTF-8, others are read as cp1252",
     "utf-16-damaged": "the file is marked as UTF-16 but is not UTF-16 throughout",
@@ -184,3 +187,40 @@ def _without_templates(blob: Blob, data: bytes, problems: list[Problem]) -> bool
         code, message = "no-template", "the file holds no template"
     problems.append(Problem(shown(blob.path), 0, code, message))
     return code == "commented-out"
+
+
+# -- handles as templates spell them --------------------------------------------------------------
+
+
+def handle_in(first: str, following: Iterable[str]) -> str:
+    """The raw handle from the rest of its ``Handle:`` line and the lines that follow; ``""`` if there is none.
+
+    A handle has no white space, so a following line is part of it only if it is a single word. Anything else after
+    the last field of a file (a rule of dashes, a closing HTML tag, a lone Ctrl-Z, prose) is not. White space at the
+    ends of the lines of a wrapped handle is removed, blanks inside a line are kept.
+    """
+    handle = first.strip(" \t\n\r\x0b\x0c\x1a")
+    for line in following:
+        bare = line.strip(" \t\n\r\x0b\x0c\x1a")
+        if not bare:
+            if handle and line[:1] != "\x1a":
+                break
+            continue
+        if line[0] == "#":
+            continue
+        if _FIELD.match(line) and (handle or not _REPEC.match(line)):
+            break
+        if handle and not _REST.fullmatch(bare):
+            break
+        handle += bare
+    return handle
+
+
+def id_of(handle: str) -> str:
+    """The id of a raw handle, ``""`` if it is not valid. HTML tags at its end are no part of it."""
+    if handle[-1:] == ">" and len(handle) < 1000:
+        handle = _MARKUP.sub("", handle)
+    try:
+        return normalise_handle(handle)
+    except BadName:
+        return ""

@@ -16,9 +16,8 @@ from archec.ids import is_url, normalise_url
 from archec.redif.encoding import decode, with_lf
 from archec.redif.fields import Cluster, Field, RawRefipo, cut, grouped, joined, specified
 from archec.redif.files import Blob
-from archec.redif.handle_spelling import handle_in, id_of
 from archec.redif.problems import Problem, shown
-from archec.redif.scan import template_starts
+from archec.redif.scan import handle_in, id_of, template_starts
 from archec.redif.schema import Family, Kind, kind_of
 
 _TITLES: Mapping[Family, tuple[str, ...]] = {
