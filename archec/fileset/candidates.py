@@ -1,4 +1,4 @@
-"""Candidates: data sets of a platform at which templates point, by a File-URL or a DOI, not yet ingested."""
+"""Candidates: data sets that templates point to, by a File-URL or a DOI, and that were not ingested yet."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PAGE = 500
 
 
 class Candidate(NamedTuple):
-    """A template that points at a data set: its id, the URL or ``doi:...``, the platform that it is of."""
+    """A template that points to a data set: its id, the URL or ``doi:...``, and the name of the platform."""
 
     id: str
     url: str
@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
 
 
 def platform_of(url: str, registry: Registry) -> str:
-    """The platform of which a URL, or the DOI in it, is a data set; empty if it is of none."""
+    """The name of the platform that a data set URL or DOI belongs to; empty if there is none."""
     identifier = identifier_of(url)
     if identifier is not None:
         return next((name for name, pattern in _DOIS if pattern.match(identifier)), "")
@@ -52,8 +52,8 @@ def platform_of(url: str, registry: Registry) -> str:
 
 
 def candidates(archive: Archive, registry: Registry, code: str = "") -> Iterator[Candidate]:
-    """The data sets that templates (of one archive, or of all) point at now, by a File-URL or a DOI, and that no ingest
-    has asked for, each once a template."""
+    """Yields the data sets that held templates point to (of the archive ``code``, or of all archives) and that no
+    ingest has requested; each once per template."""
     catalogue = archive.catalogue
     known = {key_of(one) for ingest in catalogue.ingests() for one in (ingest.base_url, ingest.platform_base_url)}
     prefix = f"RePEc:{code}:" if code else ""
@@ -71,7 +71,7 @@ def candidates(archive: Archive, registry: Registry, code: str = "") -> Iterator
 
 
 def _dois(reader: Reader, obi: Obi) -> list[str]:
-    """The DOIs of a template as it is now; none where its text cannot be read."""
+    """The DOIs in the current text of a template; none if the text cannot be read."""
     entry = obi.history.entry_at(MAX_TIST)
     try:
         with reader.open(obi.bytes_at(entry[0] if entry is not None else 0), obi.id) as file:

@@ -1,4 +1,4 @@
-"""Checksums as platforms write them, and what bytes are checked against."""
+"""Checksums: parsing those of platforms, and comparing bytes with a manifest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BY_LENGTH = {length: name for name, length in _LENGTHS.items()}
 
 
 class Checksums(NamedTuple):
-    """Hex digits in lower case; None: not known."""
+    """Checksums as lower-case hex digits; None if not known."""
 
     md5: str | None = None
     sha1: str | None = None
@@ -24,12 +24,12 @@ class Checksums(NamedTuple):
 
     @classmethod
     def of(cls, digests: Digests) -> Checksums:
-        """Those of a stream."""
+        """The checksums in ``digests``."""
         return cls(digests.md5, digests.sha1, digests.sha256)
 
 
 def read_whole(stream: BinaryIO) -> tuple[Digests, bytes]:
-    """The checksums of a stream, and its first bytes."""
+    """Reads a stream to its end. Returns its checksums and its first 4096 bytes."""
     digests, head = Digests(sha1=True), b""
     while data := stream.read(1 << 20):
         head = head or data[:4096]
@@ -38,9 +38,10 @@ def read_whole(stream: BinaryIO) -> tuple[Digests, bytes]:
 
 
 def checksums(*written: str | None, kind: str | None = None) -> Checksums:
-    """What is in checksums such as ``md5:900150...``, ``SHA-1:...``, or in bare ones, whose ``kind`` or length tells.
+    """Parses checksums such as ``md5:900150...`` or ``SHA-1:...``. The kind of one without a prefix is ``kind``, or
+    follows from its length.
 
-    What is none, or of another kind (SHA-512), is left out.
+    Other kinds (SHA-512), and text that is no checksum, are ignored.
     """
     found: dict[str, str] = {}
     for text in written:
@@ -54,17 +55,19 @@ def checksums(*written: str | None, kind: str | None = None) -> Checksums:
 
 
 def other_checksum(file: FilesetManifestFile) -> tuple[str, str] | None:
-    """The kind and the hex digits of a checksum of another kind, such as SHA-512, if a platform gave one."""
-    said = (file.extra or {}).get("platform_checksum")
-    kind, _, digits = said.lower().rpartition(":") if isinstance(said, str) else ("", "", "")
+    """Returns the kind and hex digits of a checksum of another kind (SHA-224, SHA-384, SHA-512), if a platform gave
+    one."""
+    text = (file.extra or {}).get("platform_checksum")
+    kind, _, digits = text.lower().rpartition(":") if isinstance(text, str) else ("", "", "")
     kind = kind.replace("-", "").replace("_", "")
     return (kind, digits) if _OTHERS.get(kind) == len(digits) and _HEX.fullmatch(digits) else None
 
 
 def mismatch(file: FilesetManifestFile, size: int, found: Checksums) -> Status | None:
-    """In what bytes are not what the manifest says of a file; None if they are, as far as it says anything.
+    """Compares bytes with the manifest's size and checksums of a file, as far as it has them. Returns the status of the
+    first mismatch, or None.
 
-    A checksum that is ``soft`` (in ``extra``) is not held against the bytes: some platforms keep that of another form.
+    Checksums are ignored if ``extra`` has ``soft_checksum``: some platforms state that of another form of the file.
     """
     soft = (file.extra or {}).get("soft_checksum") is True
     if file.size is not None and file.size != size:
@@ -74,7 +77,7 @@ def mismatch(file: FilesetManifestFile, size: int, found: Checksums) -> Status |
         (file.sha1, found.sha1, Status.MISMATCH_SHA1),
         (file.md5, found.md5, Status.MISMATCH_MD5),
     )
-    for said, is_, status in checks:
-        if said is not None and is_ is not None and said != is_ and not soft:
+    for expected, actual, status in checks:
+        if expected is not None and actual is not None and expected != actual and not soft:
             return status
     return None

@@ -1,4 +1,4 @@
-"""What an ingest works with, what it was asked to do, and what it has found so far."""
+"""The state of an ingest: its options, the objects that it works with, and what it has found so far."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from archec.store.writer import Writer
 
 
 class IngestOptions(Struct, frozen=True, omit_defaults=True):
-    """What an ingest was asked to do. ``max_total`` is bytes."""
+    """The options of an ingest. ``max_total`` is in bytes."""
 
     strategy: IngestStrategy | None = None
     force: bool = False
@@ -44,25 +44,26 @@ class IngestOptions(Struct, frozen=True, omit_defaults=True):
 
     @property
     def selection(self) -> Selection:
-        """The files that are wanted."""
+        """The selection of files by ``include`` and ``exclude``."""
         return Selection(self.include, self.exclude)
 
     def as_value(self) -> dict[str, Any]:
-        """As the journal keeps them."""
+        """The options as a journal record stores them."""
         value: dict[str, Any] = msgspec.to_builtins(self)
         return value
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> IngestOptions:
-        """From what the journal keeps."""
+        """Builds options from a journal record."""
         return msgspec.convert(value, cls)
 
 
 @dataclass(slots=True)
 class Work:
-    """What an ingest works with. ``commits`` drops everything in a dry run; ``items`` is None if nothing is to be
-    uploaded; ``kept`` is called with what was kept. ``refused``: ids and sha256 of what could not be stored, as other
-    bytes are held there."""
+    """The objects that an ingest works with. In a dry run ``commits`` drops everything, and ``writer``, ``ledger`` and
+    ``downloader`` are None. ``items`` is None if uploads are not configured. ``kept`` is called for every body that is
+    kept. ``refused`` has the ids and sha256 of bodies that were not stored because other bytes are held in their place.
+    """
 
     archive: Archive
     run: int
@@ -82,7 +83,7 @@ class Work:
 
 @dataclass(slots=True)
 class Found:
-    """What is known of a request so far. ``domain`` and ``platform_id`` are those of a data set without an ``item``."""
+    """What is known about a request so far. ``domain`` and ``platform_id`` are for data sets without an ``item``."""
 
     url: str = ""
     helper: FilesetPlatformHelper | None = None
@@ -99,10 +100,10 @@ class Found:
     is_existing: bool = False
 
     def take(self, done: ArchiveStrategyResult) -> None:
-        """The result of a strategy."""
+        """Sets the result of a strategy."""
         self.files, self.done = done.manifest, done
 
     @property
     def bundle(self) -> FilesetManifestFile | None:
-        """The enclosing file, where there is one."""
+        """The enclosing file, if there is one."""
         return self.done.bundle if self.done is not None else None

@@ -1,4 +1,4 @@
-"""Exports of one fileset into a folder: its files under their safe paths, and a description in one of several forms."""
+"""Exports a fileset into a folder: its files under their safe paths, and a description in one of several formats."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _CROISSANT = {
         "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
     )},
 }  # fmt: skip
-"""The context that Croissant 1.0 gives in its appendix."""
+"""The JSON-LD context in the appendix of Croissant 1.0."""
 _METADATA = "https://w3id.org/ro/crate/1.1"
 
 
 def export(
     archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetch: bool = False, again: bool = False
 ) -> int:
-    """Writes a fileset into a new or empty directory; the number of files. ``fetch``: of a bag, fetch.txt in place of
-    data. ``again``: files may be there already, with the same bytes.
+    """Writes a fileset into a new or empty directory, in a format of ``WRITERS``. Returns the number of files.
+    ``fetch``: a bag has fetch.txt instead of data. ``again``: files with the same bytes may exist already.
 
-    Raises UsageError for a directory that has something in it, CorruptArchive if bytes are not those of the manifest.
+    Raises UsageError if the directory is not empty, CorruptArchive if bytes do not match the manifest.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def export(
 
 
 class _Export(NamedTuple):
-    """What is written, and where: ``files`` are those that are held."""
+    """One export. ``files`` are the files that are held."""
 
     archive: Archive
     held: HeldFileset
@@ -70,7 +70,7 @@ _Writer = Callable[[_Export], None]
 
 
 def _copy(of: _Export, file: FilesetManifestFile, target: Path) -> None:
-    """Writes one file, and makes sure of its bytes."""
+    """Writes one file and verifies its sha256."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(target):
         with open(target, "rb") as there:
@@ -119,7 +119,7 @@ def _bagit(of: _Export) -> None:
     (folder / "data").mkdir()
     if not of.fetch:
         _folder(of._replace(folder=folder / "data"))
-    # Version 1.0 escapes a percent sign in a path, and some of its readers do not know that; the one before does not.
+    # BagIt 1.0 escapes percent signs in paths, which some readers do not support; 0.97 does not escape them.
     version = "0.97" if any("%" in safe_path(file) for file in files) else "1.0"
     tags = {"bagit.txt": f"BagIt-Version: {version}\nTag-File-Character-Encoding: UTF-8\n"}
     for kind in ("md5", "sha256"):
@@ -196,7 +196,7 @@ def _data_package(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[s
 
 
 def _resource_name(file: FilesetManifestFile, names: dict[str, int]) -> str:
-    """A name of lower-case letters, digits and ``-_./``, each once."""
+    """A unique name of lower-case letters, digits and ``-_./``."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_./") else "-" for c in safe_path(file).lower())
     names[plain] = names.get(plain, 0) + 1
     return plain if names[plain] == 1 else f"{plain}-{names[plain]}"
@@ -216,7 +216,7 @@ def _croissant(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str,
 
 
 def _about(held: HeldFileset) -> dict[str, Any]:
-    """What schema.org calls a Dataset's own."""
+    """The schema.org properties of the Dataset itself."""
     manifest = held.manifest
     doi = manifest.metadata.get("doi")
     found: dict[str, Any] = {
@@ -245,6 +245,6 @@ WRITERS: Mapping[str, _Writer] = {
     "sha256sums": _sums("sha256"),
     "urls": _urls,
 }
-"""The forms of an export."""
+"""The formats of an export."""
 
 

@@ -1,4 +1,4 @@
-"""Fields of what a platform answers: typed reading of hostile JSON, with errors that name the path of the field."""
+"""Typed reading of untrusted JSON from platforms, with errors that name the path of a field."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 from archec.fileset.status import PlatformError
 
 _LONGEST = 100_000
-"""Characters of a text; a longer one is no name, URL or title."""
+"""Characters of a text; no name, URL or title is longer."""
 _MOST = 2**63 - 1
 _MOST_VALUES = 5_000_000
-"""Values of an answer, of which each takes some 50 bytes of memory; a manifest of 100,000 files has 1 to 3 million."""
+"""Values of a document, each of some 50 bytes in memory; a manifest of 100,000 files has 1 to 3 million."""
 _NAMES = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
 _MISSING: Any = object()
 
 
 class Field:
-    """A value within an answer, and its path (``files[3].size``)."""
+    """A value in a JSON document, and its path (``files[3].size``). Its methods raise PlatformError if the value is not
+    of the type that they return."""
 
     __slots__ = ("_value", "path")
 
@@ -28,7 +29,8 @@ class Field:
         self.path = path
 
     def __getitem__(self, name: str) -> Field:
-        """The field of an object; one that is missing is null. Raises PlatformError for what is neither."""
+        """The field of an object; a missing one is null. Raises PlatformError if the value is neither an object nor
+        null."""
         path = f"{self.path}.{name}" if self.path else name
         if self.is_null:
             return Field(_MISSING, path)
@@ -41,7 +43,7 @@ class Field:
 
     @property
     def is_null(self) -> bool:
-        """Whether it is null, or missing."""
+        """Whether the value is null or missing."""
         return self._value is None or self._value is _MISSING
 
     @property
@@ -54,18 +56,18 @@ class Field:
 
     @property
     def raw(self) -> Any:
-        """The JSON value; null where it is missing."""
+        """The JSON value; None if it is missing."""
         return None if self._value is _MISSING else self._value
 
     def text(self) -> str:
-        """Text that is not empty."""
+        """Non-empty text."""
         found = self.text_or_none()
         if not found:
             raise self.error("text")
         return found
 
     def text_or_none(self) -> str | None:
-        """Text; None if it is null or missing. Code points that are no characters are escaped."""
+        """Text; None if it is null or missing. Lone surrogates are escaped."""
         if self.is_null:
             return None
         if not isinstance(self._value, str):
@@ -81,7 +83,7 @@ class Field:
         return self.text()
 
     def word_or_none(self) -> str | None:
-        """An identifier, None if it is null, missing or empty."""
+        """An identifier; None if it is null, missing or empty."""
         return None if self.is_null or self._value == "" else self.word()
 
     def whole(self) -> int:
@@ -92,7 +94,7 @@ class Field:
         return found
 
     def whole_or_none(self) -> int | None:
-        """A whole number, also one that is written as text; None if it is null, missing or empty text."""
+        """A whole number, 0 or more, possibly written as text; None if it is null, missing or empty text."""
         value = self._value
         if self.is_null or value == "":
             return None
@@ -104,7 +106,7 @@ class Field:
         return value
 
     def flag(self) -> bool:
-        """True or false; false where it is null or missing. The texts ``true`` and ``false`` count, too."""
+        """A boolean, or one of the texts ``true`` and ``false``; False if it is null or missing."""
         if self.is_null:
             return False
         if self._value in ("true", "false"):
@@ -114,7 +116,7 @@ class Field:
         return self._value
 
     def items(self) -> Iterator[Field]:
-        """The items of a list; none where it is null or missing."""
+        """Yields the items of a list; none if it is null or missing."""
         if self.is_null:
             return
         if not isinstance(self._value, list):
@@ -123,7 +125,7 @@ class Field:
             yield Field(item, f"{self.path}[{number}]")
 
     def members(self) -> Iterator[tuple[str, Field]]:
-        """The fields of an object, by name; none where it is null or missing."""
+        """Yields the names and fields of an object; none if it is null or missing."""
         if self.is_null:
             return
         if not isinstance(self._value, dict):
@@ -132,31 +134,31 @@ class Field:
             yield clean(name), self[name]
 
     def one_or_more(self) -> Iterator[Field]:
-        """The items of a list, or the value itself, where a list of one may be written so."""
+        """Yields the items of a list, or the value itself if it is neither a list nor null."""
         if self.is_list:
             yield from self.items()
         elif not self.is_null:
             yield self
 
     def tist(self) -> int:
-        """A date or a time as a tist (a date is its first second, UTC); 0 if it is null, missing or none."""
+        """A date (its first second, UTC) or time as a tist; 0 if it is null, missing or not a date."""
         text = self.text_or_none()
         return 0 if text is None else tist_of(text)
 
     @property
     def shown(self) -> str:
-        """The path for a message."""
+        """The path, for messages."""
         return self.path[:300] or "the answer"
 
     def error(self, wanted: str) -> PlatformError:
-        """The error about a field that is not what is ``wanted``."""
+        """Returns the error for a value that is not of the type ``wanted``."""
         found = "missing" if self._value is _MISSING else "null" if self._value is None else _NAMES[type(self._value)]
         more = f": {str(self._value)[:60]!r}" if isinstance(self._value, (str, int, float)) else ""
         return PlatformError(f"{self.shown}: must be {wanted}, is {found}{clean(more)}")
 
 
 def parse(body: bytes, name: str = "") -> Field:
-    """The JSON in an answer. Raises PlatformError if it is none."""
+    """Parses JSON; ``name`` is the path of its root in messages. Raises PlatformError if it is invalid or too large."""
     if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise PlatformError(f"{name or 'the answer'}: has more than {_MOST_VALUES} values")
     try:
@@ -171,7 +173,7 @@ def _refuse(word: str) -> None:
 
 
 def clean(text: str) -> str:
-    """Text that UTF-8 can hold: lone surrogates are escaped."""
+    """Escapes lone surrogates, so that the text can be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -180,7 +182,7 @@ def clean(text: str) -> str:
 
 
 def tist_of(text: str) -> int:
-    """The tist of a date or time in ISO 8601 or near it; 0 for anything else."""
+    """The tist of a date or time in ISO 8601 or a similar format; 0 for anything else."""
     plain = text.strip().replace("Z", "+00:00").replace(" UTC", "+00:00")
     for candidate in (plain, plain[:19], plain[:10]):
         try:

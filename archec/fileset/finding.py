@@ -1,4 +1,4 @@
-"""Finding: from what was requested (a DOI or handle is resolved by its registry) to a platform, and to what it says."""
+"""Finds the data set behind a request: resolves a DOI or handle, selects the platform, and asks it for the data set."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)?([0-9][0-9.]*/\S+)
 
 
 async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
-    """The platform and what it says. Raises a FilesetProblem where there is nothing to be had."""
+    """Finds the platform and the data set of a request, and stores them in ``found``. Raises a FilesetProblem if there
+    is no data set."""
     identifier = identifier_of(request.base_url, work.archive.config.fileset.resolver)
     if identifier is not None:
         found.url = await _asked(work, resolved(identifier, work.archive.config.fileset.resolver), found, None)
@@ -75,7 +76,7 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
 
 
 async def _asked(work: Work, questions: Any, found: Found, helper: FilesetPlatformHelper | None) -> Any:
-    """What a generator of questions returns; its answers are kept in ``found``."""
+    """Drives a generator of questions and returns its result. The answers are collected in ``found``."""
     try:
         question: Question = next(questions)
         while True:
@@ -93,7 +94,7 @@ def _set_landing(found: Found, question: Question, answer: PlatformAnswer) -> No
 
 
 async def landing_page(work: Work, found: Found) -> PlatformAnswer | None:
-    """The landing page; None if it cannot be had."""
+    """Requests the landing page. Returns None if that fails."""
     with suppress(FilesetProblem):
         page = await _landing(work, found.url)
         return page if page.status == 200 and not page.is_cut else None
@@ -101,7 +102,7 @@ async def landing_page(work: Work, found: Found) -> PlatformAnswer | None:
 
 
 async def _landing(work: Work, url: str) -> PlatformAnswer:
-    """What a URL leads to. Raises PlatformHttpError if nothing answers."""
+    """Requests a landing page. Raises PlatformHttpError if there is no response."""
     try:
         return await work.asker.answer(Question(url, accept="text/html,*/*", secret=False, page=True), None)
     except PlatformHttpError as error:
@@ -111,7 +112,7 @@ async def _landing(work: Work, url: str) -> PlatformAnswer:
 
 
 def _unmatched(work: Work, page: PlatformAnswer) -> FilesetProblem:
-    """Why a landing page leads to no data set."""
+    """The problem with a landing page that leads to no data set."""
     if page.status != 200:
         return PlatformHttpError(f"{page.url[:300]}: HTTP {page.status}", status=Status.TERMINAL_BAD_STATUS)
     if not page.body:
@@ -129,8 +130,8 @@ def _tried(work: Work) -> str:
 
 
 def _direct(work: Work, found: Found, url: str, *, asked_for: bool) -> FilesetPlatformItem:
-    """The item that is a data file itself, to which redirects led at ``url``. Raises NoPlatformMatch where that was not
-    asked for."""
+    """The item for a URL that is itself a data file; ``url`` is where its redirects end. Raises NoPlatformMatch unless
+    ``asked_for``."""
     if not asked_for:
         raise NoPlatformMatch(f"{found.url[:300]}: is a file, not a page; --direct ingests it; {_tried(work)}")
     path, _, query = public_url(url).partition("://")[2].partition("?")
@@ -148,8 +149,8 @@ def _direct(work: Work, found: Found, url: str, *, asked_for: bool) -> FilesetPl
 
 
 def identifier_of(text: str, resolver: str = "") -> str | None:
-    """The DOI or handle in what was requested; None if it is a URL of something else. ``resolver`` is the base of
-    the configured one, whose URLs count like those of doi.org."""
+    """Returns the DOI or handle in a request; None if it has none. URLs of ``resolver``, the base URL of the configured
+    resolver, are treated like those of doi.org."""
     plain = text.strip()
     own = resolver.rstrip("/")
     if own and plain.startswith(own + "/"):
@@ -163,7 +164,7 @@ def identifier_of(text: str, resolver: str = "") -> str | None:
 
 
 def resolved(identifier: str, resolver: str) -> Generator[Question, PlatformAnswer, str]:
-    """The URL that a DOI or a handle stands for. Raises PlatformNotFound for one that is not registered."""
+    """Resolves a DOI or handle to its URL. Raises PlatformNotFound if it is not registered or has no URL."""
     url = f"{resolver.rstrip('/')}/api/handles/{quote(identifier, safe='/.-_~:;()')}"
     answer = yield Question(f"{url}?type=URL", secret=False)
     if answer.status == 404:
@@ -179,7 +180,7 @@ def resolved(identifier: str, resolver: str) -> Generator[Question, PlatformAnsw
 
 
 def url_of(fileset: str, helpers: Sequence[FilesetPlatformHelper]) -> str:
-    """The URL of a data set with the id of a fileset. Raises BadRequest for platforms whose URLs do not follow."""
+    """The URL of the data set with the id of a fileset. Raises BadRequest if it cannot be derived for its platform."""
     try:
         found = parse_fileset(fileset)
     except BadName as error:
@@ -194,7 +195,7 @@ def url_of(fileset: str, helpers: Sequence[FilesetPlatformHelper]) -> str:
 
 
 def _known_url(text: str, helpers: Sequence[FilesetPlatformHelper]) -> str:
-    """The URL in what was requested, empty if it is none."""
+    """The URL of a request by URL or fileset id; empty if it is neither."""
     plain = text.strip()
     if is_fileset(plain):
         return url_of(plain, helpers)

@@ -1,4 +1,4 @@
-"""The ingest of one request: find what the platform says, keep its files, sum up the result."""
+"""The ingest of one request: find the data set, keep its files, and build the result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from archec.units import counted
 
 
 async def ingest(work: Work, request: IngestRequest) -> IngestResult:
-    """One request. What goes wrong is in the result; only errors of the disk and the catalogue are raised."""
+    """Ingests one request. Problems with the request are reported in the result; only errors of the disk and the
+    catalogue are raised."""
     found, due, has_page = Found(), 0, True
     if request.options:
         work = dataclasses.replace(work, options=IngestOptions.of(request.options))
@@ -55,19 +56,19 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
 
 
 def _with_url(message: str, url: str) -> str:
-    """A message that says of which URL it is."""
+    """Puts the URL before a message that does not name one."""
     return message if url in message or message.startswith(("http://", "https://")) else f"{url[:300]}: {message}"
 
 
 def _selected(work: Work, found: Found) -> str:
-    """How many of the files were asked for; empty if all were."""
+    """A message with the number of selected files; empty if all were."""
     count = len(found.item.manifest or ()) if found.item is not None else 0
     is_part = bool(work.options.include or work.options.exclude) and found.bundle is None and len(found.files) < count
     return f"{len(found.files)} of {counted(count, 'file')} selected" if is_part else ""
 
 
 async def _process(work: Work, found: Found) -> tuple[Status, str]:
-    """Keeps the files. Raises a FilesetProblem if nothing is to be kept."""
+    """Keeps the files. Returns the status and message of the result. Raises a FilesetProblem if there are no files."""
     item = found.item
     if item is None:
         raise NoPlatformMatch("there is no data set")
@@ -103,7 +104,7 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
             found.is_existing = True
             known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
             if work.writer is not None and known is not None and not known.history.held:
-                _keep_state(work, work.writer, found, item, fileset)  # it was withdrawn, and is there again
+                _keep_state(work, work.writer, found, item, fileset)  # it was withdrawn and has returned
             return Status(existing.status), existing.message
         if options.dry_run or work.writer is None:
             return Status.NOT_PROCESSED, "dry run"
@@ -137,8 +138,8 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
 
 
 def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:
-    """The files as they are kept: whether bytes were fetched or linked does not change what they are, nor does the
-    mirror from which the same bytes came again."""
+    """The files as the manifest keeps them. Files whose bytes were held already have the same status as fetched ones,
+    and a file with the same bytes and URL as before keeps its earlier row (its mirror may differ)."""
     state = known.history.last_held if known is not None else None
     before = {file.path: file for file in work.archive.catalogue.manifest(state)} if state is not None else {}
     return [_as_before(before.get(file.path), file) if is_whole(file) else file for file in files]
@@ -152,13 +153,13 @@ def _as_before(before: FilesetManifestFile | None, file: FilesetManifestFile) ->
 
 
 def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> bool:
-    """Whether the state at ``tist`` is a newer version than ``item``."""
+    """Whether the state at ``tist`` is of a newer version than ``item``."""
     manifest = read_manifest(work.archive, known.bytes_at(tist), known.id)
     return bool(manifest.order) and manifest.order > item.order
 
 
 def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> None:
-    """A data set that was held and is withdrawn is lost from now on, unless it is another version that is held now."""
+    """Notes the loss of a held data set that was withdrawn, unless another version is held now."""
     if not isinstance(problem, PlatformGone) or work.options.dry_run:
         return
     for ingest_ in work.archive.catalogue.ingests():
@@ -171,10 +172,10 @@ def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> None:
 
 
 def _is_present(work: Work, known: Obi, ingest_: Ingest) -> bool:
-    """Whether an ingest was of the version that is held now."""
+    """Whether an ingest was of the version that is currently held."""
     present = read_manifest(work.archive, known.bytes_at(known.history.last or 0), known.id)
     for tist, state in known.history:
         if state == ingest_.state:
             then = read_manifest(work.archive, known.bytes_at(tist), known.id)
             return (then.platform_id, then.version) == (present.platform_id, present.version)
-    return ingest_.platform_id == present.platform_id  # what it came to is no state: none of its files could be had
+    return ingest_.platform_id == present.platform_id  # its manifest is no state: no file was held

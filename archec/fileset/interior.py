@@ -1,6 +1,6 @@
-"""The interior of a bundle, a zip or a tarball: its files with their checksums, read without unpacking to the disk.
+"""Reads the files in a bundle (a zip or tar file) and computes their checksums, without unpacking it to disk.
 
-Everything in it is hostile: names, sizes that lie, members that expand without end.
+Bundles are untrusted: names may be unsafe, sizes wrong, and members may expand without end.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from archec.text.sniff import sniff
 
 _PIECE = 1 << 20
 _NO_FILES = frozenset({"MANIFEST.TXT"})
-"""What a platform puts into its bundles to say what is in them."""
+"""Lists of contents that platforms add to their bundles."""
 BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError, ValueError, OSError)
-"""What reading a damaged or hostile bundle may raise."""
+"""Errors that reading a damaged or hostile bundle may raise."""
 
 
 class OutOfBounds(ValueError):
-    """There is more in a bundle than may be read; ``status`` says of what."""
+    """A bundle exceeds its bounds; ``status`` says which."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
@@ -40,15 +40,15 @@ class OutOfBounds(ValueError):
 
 
 class Bounds(NamedTuple):
-    """How much is read of a bundle: files, and bytes of all of them together."""
+    """Limits of what is read from a bundle: the number of files, and their total size in bytes when unpacked."""
 
     files: int
     size: int
 
 
 def interior(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
-    """The files in a bundle, in its order, each read once. One that cannot be read says so in its status. Raises one of
-    ``BROKEN`` where it is no bundle, OutOfBounds where there is more in it than the bounds allow."""
+    """Returns the files in a bundle, in its order; each is read once. The status of a file that cannot be read says
+    so. Raises one of ``BROKEN`` if it is not a readable bundle, OutOfBounds if it exceeds the bounds."""
     found: list[FilesetManifestFile] = []
     left = bounds.size
     names: Counter[str] = Counter()
@@ -69,7 +69,7 @@ def interior(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
 
 
 def _members(bundle: BinaryIO) -> Generator[tuple[str, int, IO[bytes] | None, str], None, None]:
-    """Name, size, stream of each file; without a stream why there is none."""
+    """Yields (name, size, stream, "") for each file, or (name, size, None, reason) for one that cannot be opened."""
     if zipfile.is_zipfile(bundle):
         bundle.seek(0)
         with zipfile.ZipFile(bundle) as whole:
@@ -122,15 +122,15 @@ class Member:
         self._path, self._stream = path, stream
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes. Raises NotHeld where the bundle is damaged."""
+        """Reads the next bytes. Raises NotHeld if the bundle is damaged."""
         with _readable(self._path):
             return self._stream.read(size)
 
 
 @contextmanager
 def open_member(bundle: BinaryIO, path: str, number: int = 1) -> Iterator[Member]:
-    """One file in a bundle, open for reading: that with this ``number`` of those with its path. Raises NotHeld if there
-    is none, or if it cannot be read because the bundle is damaged or none at all."""
+    """Opens a file in a bundle for reading. Of several with the same path it is the one with this ``number``, counted
+    from 1. Raises NotHeld if there is none, or if the bundle cannot be read."""
     with closing(_members(bundle)) as members:
         with _readable(path):
             same = (member for member in members if clean(member[0]) == path)

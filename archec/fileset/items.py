@@ -1,4 +1,4 @@
-"""Items of archive.org, or of anything with its S3-like API: what is in one, and uploads into it."""
+"""Lists and uploads the files of items at archive.org, or at any service with its S3-like API."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from archec.web.door import EXPECTED, Client, content, fault_of, named
 from archec.web.headers import raw_headers, wait_asked
 
 ACCESS_KEY, SECRET_KEY = "ARCHEC_ARCHIVEORG_ACCESS_KEY", "ARCHEC_ARCHIVEORG_SECRET_KEY"
-"""The environment variables with the keys; without both of them nothing is uploaded."""
+"""Environment variables of the keys. Unless both are set, nothing is uploaded."""
 _PIECE = 1 << 20
 _MOST_BYTES = 100_000_000
-"""Bytes of one answer; an item of 100,000 files has some 40 million."""
+"""Size limit of a response in bytes; an item of 100,000 files has some 40 million."""
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _NAME = re.compile("[^a-z0-9-]+")
 _LONGEST = 1000
 
 
 class ItemFile(NamedTuple):
-    """A file in an item: its size in bytes and its MD5, as far as the item tells."""
+    """A file in an item: its size in bytes and its MD5, if known."""
 
     size: int | None
     md5: str | None
 
 
 class Items:
-    """Reads and fills items. Its ``client`` is one of the door's, with the policy of uploads.
+    """Lists items and uploads into them. ``client`` is a client of ``web.door`` with the policy for uploads.
 
-    Every method raises UploadFailed.
+    The methods that send requests raise UploadFailed.
     """
 
     def __init__(self, config: FilesetConfig, fetch: FetchConfig, client: Client, keys: tuple[str, str]) -> None:
@@ -44,7 +44,7 @@ class Items:
         self._secret = {"Authorization": f"LOW {keys[0]}:{keys[1]}"}
 
     async def files(self, item: str) -> dict[str, ItemFile]:
-        """The files of an item by their paths; none if there is no such item."""
+        """Returns the files of an item by their paths; none if there is no such item."""
         url = f"{self._config.archiveorg_url}/metadata/{quote(item)}"
         status, body = await self._answer("GET", url, {})
         if status == 404:
@@ -53,7 +53,7 @@ class Items:
             raise UploadFailed(f"{url}: HTTP {status}")
         try:
             found = parse(body)
-            if found.raw == {}:  # what archive.org answers if there is no item of this name
+            if found.raw == {}:  # archive.org's response if there is no such item
                 return {}
             return {
                 row["name"].text(): ItemFile(row["size"].whole_or_none(), row["md5"].text_or_none())
@@ -63,7 +63,7 @@ class Items:
             raise UploadFailed(f"{url}: {error.message}") from error
 
     async def put(self, item: str, path: str, stream: BinaryIO, size: int, headers: Mapping[str, str]) -> None:
-        """Uploads the bytes of ``stream``, of which there are ``size``; makes the item if there is none."""
+        """Uploads the ``size`` bytes of ``stream``. Creates the item if it does not exist."""
         url = f"{self._config.archiveorg_s3}/{quote(item)}/{quote(path)}"
         status, body = await self._answer(
             "PUT", url, {**self._secret, **headers, "Content-Length": str(size)}, stream
@@ -72,7 +72,7 @@ class Items:
             raise UploadFailed(f"{url}: HTTP {status}{_said(body)}")
 
     async def shown(self, item: str, wanted: Mapping[str, ItemFile]) -> None:
-        """Waits until an item shows files as they were sent, for at most ``fetch.max_delay``."""
+        """Waits until an item lists the files as they were sent, for at most ``fetch.max_delay``."""
         deadline, pause = time.monotonic() + self._fetch.max_delay, 0.1
         while wrong := differing(wanted, await self.files(item)):
             if time.monotonic() + pause > deadline:
@@ -81,7 +81,7 @@ class Items:
             pause = min(pause * 2, 30.0)
 
     def headers(self, item: FilesetPlatformItem, size: int) -> dict[str, str]:
-        """The headers from which a new item gets its metadata; ``size``: bytes of all its files."""
+        """The headers that set the metadata of a new item. ``size`` is that of all its files, in bytes."""
         meta: dict[str, Any] = {
             "mediatype": "data", "title": item.title, "originalurl": item.web_base_url,
             **(item.archiveorg_item_meta or {}),
@@ -101,7 +101,8 @@ class Items:
     async def _answer(
         self, method: str, url: str, headers: Mapping[str, str], stream: BinaryIO | None = None
     ) -> tuple[int, bytes]:
-        """Status and body of an answer. What passes is tried again, as often as is configured."""
+        """Sends a request and returns the status and body of the response. Temporary errors are retried
+        ``fetch.retries`` times."""
         for attempt in range(self._fetch.retries + 1):
             last, wait = attempt == self._fetch.retries, 0.0
             try:
@@ -123,13 +124,13 @@ class Items:
 
 
 def keys_of(environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """The keys for uploads; None if they are not set, and nothing is to be uploaded."""
+    """The keys for uploads; None if they are not set."""
     keys = environ.get(ACCESS_KEY, "").strip(), environ.get(SECRET_KEY, "").strip()
     return keys if all(key and key.isascii() and key.isprintable() for key in keys) else None
 
 
 def differing(wanted: Mapping[str, ItemFile], there: Mapping[str, ItemFile]) -> list[str]:
-    """The paths under which an item does not have what is wanted."""
+    """The paths whose files an item lacks or has with another size or MD5."""
     return [path for path, file in wanted.items() if there.get(path) != file]
 
 
@@ -141,12 +142,12 @@ async def _pieces(stream: BinaryIO) -> AsyncIterator[bytes]:
 
 
 def _encoded(value: str) -> str:
-    """A value of metadata as a header: what is not plain ASCII is escaped in the way that archive.org reads."""
+    """A metadata value as a header. Text that is not printable ASCII is escaped as archive.org expects."""
     text = " ".join(clean(value).split())[:_LONGEST]
     return text if text.isascii() and text.isprintable() else f"uri({quote(text)})"
 
 
 def _said(body: bytes) -> str:
-    """What an error's XML says; empty if it says nothing."""
+    """The message in the XML of an error, with a colon before it; empty if there is none."""
     found = re.search(r"<Message>([^<]{1,300})</Message>", body[:10_000].decode("utf-8", "replace"))
     return f": {clean(found[1])}" if found is not None else ""

@@ -1,5 +1,5 @@
-"""Looking at what is held: one fileset by any of its names, its versions, its files, what changed between them; and
-what a result says of a file."""
+"""Queries on held filesets: one by any of its names, its versions, files and changes; and what a result says about a
+file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from archec.warc.records import Observation
 
 
 class HeldFileset(NamedTuple):
-    """One version of a fileset: its entry of the history and its manifest."""
+    """One version of a fileset: its entry in the history and its manifest."""
 
     obi: Obi
     tist: int
@@ -36,23 +36,24 @@ class HeldFileset(NamedTuple):
 
 
 def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
-    """The manifest that is at (tist, fileset). Raises NotHeld and CorruptArchive."""
+    """Reads the manifest at (tist, fileset). Raises NotHeld and CorruptArchive."""
     with open_obi(archive.layout, tist, fileset) as file:
         return decode(file.read(), f"{fileset} at {tist}")
 
 
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:
-    """The fileset behind an id (with or without ``@VERSION``), a DOI, a handle or a URL that was ingested, under which
-    its landing page wants to be cited, or that its platform gave (what was ingested counts more).
+    """Finds a fileset by its id (with or without ``@VERSION``), or by a DOI, handle or URL: one that was ingested, the
+    ``cite-as`` URL of its landing page, or a DOI from its platform (an ingested one takes precedence).
 
-    Without a version, or the DOI of one, the newest state that was held. Raises NotHeld if there is none.
+    Returns the newest state that was held, or that of the version if the id or DOI names one. Raises NotHeld if there
+    is none.
     """
     fileset, version, state = _names(archive.catalogue, asked.strip())
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
     if obi is None:
         raise _not_held(asked)
     if state not in (there for _, there in obi.history):
-        state = ""  # that of an ingest that failed
+        state = ""  # of a failed ingest
     for tist, there in _last_noted_first(obi) if version else reversed(list(obi.history)):
         if there is None or (state and there != state):
             continue
@@ -67,7 +68,8 @@ def _not_held(asked: str) -> NotHeld:
 
 
 def held_version(archive: Archive, obi: Obi, item: FilesetPlatformItem, *, bundled: bool) -> HeldFileset | None:
-    """What was noted last of a version, even if it was lost since: as one ``bundled`` file, or each file on its own."""
+    """Returns the last noted state of a version, even if it was lost since. ``bundled``: of states with one enclosing
+    file, else of those with separate files."""
     for tist, state in _last_noted_first(obi):
         manifest = read_manifest(archive, obi.bytes_at(tist), obi.id)
         is_version = (manifest.platform_id, manifest.version) == (item.platform_id or "", item.version)
@@ -77,14 +79,15 @@ def held_version(archive: Archive, obi: Obi, item: FilesetPlatformItem, *, bundl
 
 
 def _last_noted_first(obi: Obi) -> list[tuple[int, str]]:
-    """The states of a fileset with their tists, by the run that noted them: that of an older version may be the newer
-    one."""
+    """The states of a fileset with their tists, the last noted first. That may be an older version, with a smaller
+    tist."""
     states = [(tist, state) for tist, state in obi.history if state is not None]
     return sorted(states, key=lambda entry: (obi.notes[entry[0]].run, entry[0]), reverse=True)
 
 
 def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
-    """The id of a fileset, its version, and the state that an ingest of this very URL came to."""
+    """Returns the id of a fileset, the version asked for, and the state that an ingest of exactly this URL (or of one
+    cited as it) resulted in; all empty if unknown."""
     if is_fileset(asked):
         found = parse_fileset(asked)
         return found.obi, found.version, ""
@@ -100,7 +103,7 @@ def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
 
 
 def key_of(text: str) -> str:
-    """What a DOI, a handle or a URL has in common with its other spellings."""
+    """A key that is equal for all spellings of a DOI, handle or URL."""
     identifier = identifier_of(text)
     if identifier is not None:
         return identifier.lower()
@@ -111,7 +114,7 @@ def key_of(text: str) -> str:
 
 
 def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
-    """A row for each fileset, by id: its newest state, its counts."""
+    """Yields a row for each fileset, in the order of ids, with its newest state and counts."""
     for obi in archive.catalogue.all("fileset"):
         state, last = obi.history.last_held, max(obi.history.noted, default=0)
         files = list(archive.catalogue.manifest(state)) if state is not None else []
@@ -130,7 +133,7 @@ def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
 
 
 def ingests_of(catalogue: Catalogue, fileset: str) -> list[Ingest]:
-    """The ingests that came to a fileset, by base URL."""
+    """The ingests that resulted in a fileset, ordered by base URL."""
     return [ingest for ingest in catalogue.ingests() if ingest.fileset == fileset]
 
 
@@ -143,7 +146,7 @@ class FileFinding(NamedTuple):
 
 
 def verify_fileset(archive: Archive, held: HeldFileset) -> Iterator[FileFinding]:
-    """Reads every file of a manifest that is held; what is wrong with them."""
+    """Reads every held file of a manifest. Yields a finding for each that is missing, unreadable or has other bytes."""
     for file in held.manifest.manifest:
         if not is_whole(file):
             continue
@@ -163,8 +166,8 @@ def verify_fileset(archive: Archive, held: HeldFileset) -> Iterator[FileFinding]
 def open_file(
     archive: Archive, file: FilesetManifestFile, bundle: FilesetManifestFile | None = None
 ) -> Iterator[BinaryIO]:
-    """The bytes of a file of a manifest, open for reading; ``bundle`` is what those without a URL are in. Raises
-    NotHeld and CorruptArchive."""
+    """Opens a file of a manifest for reading. Files without a URL are read from ``bundle``. Raises NotHeld and
+    CorruptArchive."""
     if file.platform_url is None and bundle is not None:
         number = (file.extra or {}).get("member", 1)
         with open_file(archive, bundle) as whole, open_member(whole, file.path, number) as stream:
@@ -181,8 +184,9 @@ def open_file(
 
 
 class Change(NamedTuple):
-    """What came with a state: ``what`` is ``added``, ``removed``, ``changed``, ``lost`` or ``returned``; ``path`` is
-    empty if the whole fileset is meant."""
+    """A change between two states: ``what`` is ``added``, ``removed``, ``changed``, ``lost`` or ``returned``. ``path``
+    is empty if the change is of the whole fileset. ``before`` and ``after`` are the sha256 of a file, or its status if
+    it is not held."""
 
     tist: int
     version: str
@@ -193,7 +197,7 @@ class Change(NamedTuple):
 
 
 def changes_of(archive: Archive, obi: Obi) -> Iterator[Change]:
-    """What changed from state to state, oldest first; the first one adds all its files."""
+    """Yields the changes between successive states, oldest first. The first state adds all its files."""
     before: dict[str, FilesetManifestFile] = {}
     was_lost = False
     for tist, state in obi.history:
@@ -223,8 +227,8 @@ def _identity(file: FilesetManifestFile | None) -> str | None:
 
 
 class Capture(NamedTuple):
-    """``cdx`` is the row of the access layer for the state that is held; ``revisit_cdx`` that of the visit of this run
-    which found it unchanged, if it is an earlier one."""
+    """What a result says about a file. ``cdx`` is the access layer's row for its state. ``revisit_cdx`` is the row for
+    the visit in this run, if it found an earlier state unchanged."""
 
     terminal: dict[str, Any]
     file_meta: dict[str, Any]
@@ -233,7 +237,7 @@ class Capture(NamedTuple):
 
 
 def capture_of(catalogue: Catalogue, file: FilesetManifestFile, run: int, status: int = 200) -> Capture:
-    """What is said of a file, of which all is known; ``status`` is that of the answer."""
+    """The capture of a held file. ``status`` is the HTTP status of its response."""
     url = file.platform_url or ""
     cdx, revisit = _rows(catalogue, url, file.sha256, run)
     return Capture(

@@ -1,4 +1,4 @@
-"""The manifest of a fileset: the bytes of its state, and what is made of what the platform provided. Pure functions."""
+"""The manifest of a fileset, whose bytes are its state; selection and comparison of its files. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from archec.fileset.status import Status
 
 FORMAT = 1
 _PART = 500
-"""Files of one journal line, and of one piece of JSON."""
+"""Files in one journal line, and in one piece of JSON."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """What is kept of one version of a data set: see docs/fileset.md. Nothing in it depends on when it was asked
-    for."""
+    """The stored description of one version of a data set: see docs/fileset.md. It does not depend on the time of the
+    request."""
 
     format: int = FORMAT
     fileset: str
@@ -44,12 +44,12 @@ _decoder = msgspec.json.Decoder(Manifest)
 
 
 def encode(manifest: Manifest) -> Iterator[bytes]:
-    """The bytes of a manifest, in pieces: equal manifests have equal bytes."""
+    """Yields the bytes of a manifest in pieces. Equal manifests have equal bytes."""
     return in_pieces(manifest, sorted(manifest.__struct_fields__), canonical)
 
 
 def in_pieces(value: Struct, names: Iterable[str], encoder: Callable[[Any], bytes]) -> Iterator[bytes]:
-    """The JSON of the fields ``names`` of a value, of whose ``manifest`` no piece has more than some hundred files."""
+    """Yields the JSON of a value's fields ``names`` in pieces, each with at most 500 files of its ``manifest``."""
     before = "{"
     for name in names:
         start, field = f'{before}"{name}":'.encode(), getattr(value, name)
@@ -64,7 +64,7 @@ def in_pieces(value: Struct, names: Iterable[str], encoder: Callable[[Any], byte
 
 
 def decode(data: bytes, where: str) -> Manifest:
-    """The manifest that bytes are. Raises CorruptArchive, naming ``where`` they are, for those that are none."""
+    """Decodes a manifest. Raises CorruptArchive if it is invalid; the message begins with ``where``."""
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -72,7 +72,7 @@ def decode(data: bytes, where: str) -> Manifest:
 
 
 def parts(sha256: str, files: Sequence[FilesetManifestFile]) -> Iterator[ManifestPart]:
-    """The files of a manifest as lines of the journal."""
+    """Yields the files of a manifest as journal records."""
     for first in range(0, len(files), _PART):
         yield ManifestPart(sha256, first, tuple(files[first : first + _PART]))
 
@@ -83,13 +83,13 @@ def is_whole(file: FilesetManifestFile) -> bool:
 
 
 def safe_path(file: FilesetManifestFile) -> str:
-    """Where a file goes in an export."""
+    """The path of a file in an export."""
     path = (file.extra or {}).get("safe_path")
     return path if isinstance(path, str) else file.path
 
 
 def with_safe_paths(wanted: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
-    """Files with their safe paths; those whose path is unsafe get that status."""
+    """Adds the safe path of each file to its ``extra``. Files with an unsafe path get the status ``unsafe-path``."""
     reasons = [unsafe(file.path) for file in wanted]
     paths = iter(safe_paths(file.path for file, reason in zip(wanted, reasons, strict=True) if not reason))
     found = []
@@ -104,21 +104,20 @@ def with_safe_paths(wanted: Sequence[FilesetManifestFile]) -> list[FilesetManife
 
 
 class Selection(NamedTuple):
-    """The files that are wanted: those whose path matches one of ``include`` (all, if there is none) and none of
-    ``exclude``."""
+    """Selects the files whose path matches one of ``include`` (any path if it is empty) and none of ``exclude``."""
 
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
 
     def of(self, files: Iterable[FilesetManifestFile]) -> list[FilesetManifestFile]:
-        """Those of these files that are wanted."""
+        """The selected ones of these files."""
         return [file for file in files if self._wants(file.path)]
 
     def with_others(
         self, files: Sequence[FilesetManifestFile], known: Sequence[FilesetManifestFile], paths: Sequence[str]
     ) -> list[FilesetManifestFile]:
-        """Files that were wanted, and those that are known of the same version and were not; in the order of all
-        ``paths``."""
+        """The selected ``files`` together with the ``known`` ones of the same version that were not selected, in the
+        order of ``paths``, which are all paths of the version."""
         places = {path: number for number, path in enumerate(paths)}
         both = [*files, *(file for file in known if not self._wants(file.path) and file.path in places)]
         return sorted(both, key=lambda file: places.get(file.path, -1))
@@ -132,12 +131,12 @@ def _with(file: FilesetManifestFile, *, status: str | None = None, **extra: Any)
     return replace(file, status=status or file.status, extra={**(file.extra or {}), **extra})
 
 
-def same_files(told: Iterable[FilesetManifestFile], kept: Iterable[FilesetManifestFile]) -> bool:
-    """Whether the platform provides now what it told when the kept manifest was made, and all that can be had is held.
+def same_files(listed: Iterable[FilesetManifestFile], kept: Iterable[FilesetManifestFile]) -> bool:
+    """Whether the platform lists the same files as in the kept manifest, and all that can be fetched are held.
 
-    A checksum or size that the platform does not show is no difference: the kept ones were filled in.
+    A checksum or size that the platform does not state is not compared: the kept ones were computed.
     """
-    now, then = list(told), list(kept)
+    now, then = list(listed), list(kept)
     if len(now) != len(then):
         return False
     return all(_same(one, other) for one, other in zip(now, then, strict=True))

@@ -1,4 +1,4 @@
-"""What an ingest is asked, what a platform provides, and what a strategy did, with the names of the first proposal."""
+"""Requests, data sets as platforms describe them, and results of strategies, with the names of the first proposal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from archec.catalogue.model import FilesetManifestFile as FilesetManifestFile
 
 
 class IngestStrategy(str, Enum):
-    """Where a data set goes, and in what form: ``BACKEND-ENTITY``."""
+    """Where a data set is stored, and in what form: ``BACKEND-ENTITY``."""
 
     WEB_FILE = "web-file"
     WEB_FILESET = "web-fileset"
@@ -26,23 +26,23 @@ class IngestStrategy(str, Enum):
 
     @property
     def is_file(self) -> bool:
-        """Whether the data set is one file."""
+        """Whether the data set is a single file."""
         return self in (IngestStrategy.WEB_FILE, IngestStrategy.ARCHIVEORG_FILE)
 
     @property
     def is_bundled(self) -> bool:
-        """Whether one enclosing file is kept."""
+        """Whether one enclosing file is kept, such as a zip file."""
         return self in (IngestStrategy.WEB_FILESET_BUNDLED, IngestStrategy.ARCHIVEORG_FILESET_BUNDLED)
 
     @property
     def on_web(self) -> IngestStrategy:
-        """The same in the obi store."""
+        """The same strategy for the obi store."""
         return IngestStrategy(self.value.replace("archiveorg-", "web-"))
 
 
 class IngestRequest(Struct, frozen=True):
-    """One request. ``given`` is the request as it came, without secrets, which the result repeats; ``ext_ids`` are
-    identifiers such as the DOI. ``options``: those of an earlier ingest, as journalled, in place of the run's."""
+    """One request. ``ext_ids`` are identifiers such as the DOI. ``given`` is the request as received, without secrets,
+    for the result. ``options`` are the journalled options of an earlier ingest; they replace those of the run."""
 
     base_url: str
     ingest_type: str = "dataset"
@@ -52,7 +52,7 @@ class IngestRequest(Struct, frozen=True):
 
 
 class Resource(Struct, frozen=True):
-    """A landing page: the URL to which its redirects led, status, headers (lower-case names) and bytes."""
+    """A landing page: the URL after all redirects, the status, headers (with lower-case names) and body."""
 
     terminal_url: str
     status: int = 200
@@ -61,13 +61,13 @@ class Resource(Struct, frozen=True):
 
 
 class FilesetPlatformItem(Struct, frozen=True, kw_only=True):
-    """One version of one data set, as its platform tells of it.
+    """One version of one data set, as its platform describes it.
 
-    ``platform_id`` names the version, ``work_id`` all versions together; ``version`` is the platform's word for it, and
-    of two versions the newer one has the greater ``order`` (empty: they cannot be compared). ``published`` is a tist,
-    0 if it is not known. ``web_bundle_url`` is one download for everything; ``bundle_only``: there is no other.
-    ``cite_as`` is the URL under which it is to be cited, if the landing page says so; ``work_doi`` is the DOI of all
-    versions together, if that is not the id itself.
+    ``platform_id`` identifies the version, ``work_id`` all versions together. ``version`` is the platform's name of the
+    version; the newer of two versions has the greater ``order`` (empty: they cannot be compared). ``published`` is a
+    tist, 0 if unknown. ``web_bundle_url`` is a single download of all files; ``bundle_only``: files cannot be
+    downloaded one by one. ``cite_as`` is the URL for citations, if the landing page states one. ``work_doi`` is the DOI
+    of all versions together, if that is not the id itself.
     """
 
     platform_name: str
@@ -95,18 +95,18 @@ class FilesetPlatformItem(Struct, frozen=True, kw_only=True):
 
     @property
     def total_size(self) -> int:
-        """The sum of the sizes that are known, in bytes."""
+        """The sum of the known sizes, in bytes."""
         return sum(file.size or 0 for file in self.manifest or ())
 
     @property
     def largest_size(self) -> int:
-        """The greatest of the sizes that are known, in bytes."""
+        """The largest known size, in bytes."""
         return max((file.size or 0 for file in self.manifest or ()), default=0)
 
 
 class ArchiveStrategyResult(Struct, frozen=True, kw_only=True):
-    """What a strategy did. ``file_*`` are of the only file of a ``*-file`` strategy, ``bundle_*`` of the enclosing
-    one, where they are held; ``archiveorg_item_name`` is the item that holds all of it, too."""
+    """The result of a strategy. ``file_*`` describe the file of a ``*-file`` strategy, ``bundle_*`` the enclosing file
+    of a ``*-bundled`` one, if they are held. ``archiveorg_item_name`` is the item that holds all of it as well."""
 
     ingest_strategy: str
     status: str

@@ -1,4 +1,4 @@
-"""What pages for people say for programs: their title, their meta and link elements, and their JSON-LD."""
+"""Metadata in HTML pages: the title, meta and link elements, and JSON-LD."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from archec.fileset.fields import Field
 from archec.fileset.status import PlatformError
 
 _LONGEST = 100_000
-"""Characters of an attribute; an element with a longer one is left out."""
+"""Characters of an attribute. Elements with a longer one are ignored."""
 _MOST = 50
-"""JSON-LD scripts of a page."""
+"""JSON-LD scripts that are read of a page."""
 
 
 class Page:
-    """A page, parsed once."""
+    """A parsed page. A page that cannot be parsed has no metadata."""
 
     def __init__(self, body: bytes) -> None:
         self._tree: html.HtmlElement | None = None
@@ -27,24 +27,24 @@ class Page:
             self._tree = html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
 
     def meta(self) -> Iterator[tuple[str, str]]:
-        """Name and content of the meta elements."""
+        """Yields the name and content of each meta element that has both."""
         for found in self._attributes("meta", "name", "content"):
             if found["name"] and found["content"]:
                 yield found["name"], found["content"].strip()
 
     def links(self) -> Iterator[dict[str, str]]:
-        """The attributes of the link elements, as far as they have a relation and a URL."""
+        """Yields the attributes of each link element that has a relation and a URL."""
         for found in self._attributes("link", "rel", "href", "type", "profile"):
             if found["rel"] and found["href"]:
                 yield found
 
     def title(self) -> str:
-        """The title, empty if there is none."""
+        """The title; empty if there is none."""
         found = self._tree.find(".//title") if self._tree is not None else None
         return fields.clean(" ".join(found.text_content().split())[:1000]) if found is not None else ""
 
     def json_ld(self) -> Iterator[Field]:
-        """The JSON-LD objects, those in lists and graphs one by one."""
+        """Yields the JSON-LD objects of the page, including those in lists and graphs. Invalid scripts are ignored."""
         elements = self._tree.iter("script") if self._tree is not None else ()
         scripts = (script for script in elements if script.get("type") == "application/ld+json")
         for number, script in enumerate(islice(scripts, _MOST)):
@@ -55,7 +55,7 @@ class Page:
             yield from objects_of(found)
 
     def _attributes(self, tag: str, *names: str) -> Iterator[dict[str, str]]:
-        """These attributes of each element, empty where they are missing."""
+        """Yields the named attributes of each element with this tag; missing ones are empty."""
         for element in self._tree.iter(tag) if self._tree is not None else ():
             found = {name: element.get(name) or "" for name in names}
             if max(map(len, found.values())) < _LONGEST:
@@ -63,7 +63,7 @@ class Page:
 
 
 def objects_of(found: Field) -> Iterator[Field]:
-    """The objects of a JSON-LD document, those in lists and graphs one by one."""
+    """Yields the objects of a JSON-LD document, including those in lists and graphs."""
     for one in found.one_or_more():
         if one.is_object:
             yield one

@@ -1,4 +1,4 @@
-"""Safe paths: where a file of a manifest goes in a directory, whatever its platform calls it. Pure functions."""
+"""Safe paths: relative paths for the files of a manifest that every file system supports. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import NamedTuple
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.I)
 _DRIVE = re.compile("[A-Za-z]:")
 _ESCAPED = re.compile(r"\\ud[89a-f][0-9a-f]{2}")
-"""A code point that is no character, as ``fields.clean`` writes it."""
+"""A lone surrogate, as ``fields.clean`` escapes it."""
 _BAD = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\\\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]')
 _LONGEST = 255
 """Bytes of one name."""
 _LONGEST_PATH = 3000
-"""Bytes of a whole path: what is above the directory must fit, too."""
+"""Bytes of a path, which leaves space for that of the directory above it."""
 
 
 class SafePath(NamedTuple):
-    """``path`` is unique among the files of a manifest and stays in its directory; ``problem`` says why it is not the
-    one that was sent (empty: it is)."""
+    """``path`` is unique among the files of a manifest and stays below the directory. ``problem`` says why it differs
+    from the platform's path; it is empty if it does not."""
 
     path: str
     problem: str = ""
 
 
 def unsafe(path: str) -> str:
-    """Why a path must not be fetched at all; empty if it may."""
+    """The reason why the file with this path must not be fetched at all; empty if it may be."""
     if not path or path.endswith("/"):
         return "names no file"
     if "\0" in path:
@@ -44,8 +44,8 @@ def unsafe(path: str) -> str:
 
 
 def safe_paths(paths: Iterable[str]) -> Iterator[SafePath]:
-    """The safe path of each of ``paths``, none of which is :func:`unsafe`; each is unique whatever the case and the
-    Unicode form in which a file system compares, and none of them is a directory of another."""
+    """Yields the safe path of each of ``paths``, none of which may be :func:`unsafe`. Safe paths are unique, even for
+    file systems that ignore case or Unicode normalisation, and none is a directory of another."""
     names = _Names()
     for path in paths:
         plain = _plain(path)
@@ -55,7 +55,7 @@ def safe_paths(paths: Iterable[str]) -> Iterator[SafePath]:
 
 
 class _Names:
-    """The names that are taken, as file systems compare them."""
+    """The paths that are taken, in the form in which they are compared."""
 
     def __init__(self) -> None:
         self._files: set[str] = set()
@@ -63,7 +63,7 @@ class _Names:
         self._numbers: dict[str, int] = {}
 
     def take(self, path: str) -> tuple[str, str]:
-        """A path that is free, and why it is not ``path``."""
+        """Returns a free path, and why it is not ``path`` (empty if it is)."""
         parts, clash = path.split("/"), ""
         for depth in range(1, len(parts)):
             if _folded("/".join(parts[:depth])) in self._files:
@@ -79,7 +79,7 @@ class _Names:
         return "/".join(parts), clash
 
     def _numbered(self, parts: list[str], *, folder: bool = False) -> str:
-        """The last part with a number: ``name (2).txt``."""
+        """Appends the first free number to the last part: ``name (2).txt``."""
         stem, dot, suffix = parts[-1].rpartition(".")
         if not stem:
             stem, dot, suffix = parts[-1], "", ""
@@ -108,7 +108,7 @@ def _name(part: str) -> str:
 
 
 def _cut(name: str, most: int) -> str:
-    """A name of at most ``most`` bytes, with its suffix."""
+    """Cuts a name to at most ``most`` bytes, and keeps its suffix."""
     if len(name.encode()) <= most:
         return name
     stem, dot, suffix = name.rpartition(".")

@@ -1,5 +1,5 @@
-"""What an ingest keeps, as records of a run: files and answers as fobis, manifests as states of a fileset. Pure rules,
-except for the bytes that are handed to the writer."""
+"""Journal records of an ingest: files and responses as fobis, manifests as states of a fileset. Pure functions, except
+that manifests are written to temporary files of the writer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from archec.tist import MAX_TIST
 from archec.web.outcome import Outcome
 
 NEVER = MAX_TIST + 1
-"""When a file of a fileset is due, beyond all that is ever asked for: it is visited through its manifest."""
+"""The due date of a file of a fileset, later than any visit: such files are visited by an ingest only."""
 
 
 class Body(NamedTuple):
-    """Bytes for a fobi: in a temporary file, or held already at ``place`` (tist and id).
+    """The bytes of a fobi: in a temporary file, or held already at ``place`` (tist and id).
 
-    ``terminal`` is the URL to which redirects led, empty if there were none.
+    ``terminal`` is the URL after all redirects; empty if there were none.
     """
 
     sha256: str
@@ -41,7 +41,7 @@ class Body(NamedTuple):
 
 
 def file_item(known: Obi | None, obi: str, body: Body, run: int) -> tuple[CommitItem, int]:
-    """The record of a file, an answer or a page, and the tist at which these bytes stand from now on."""
+    """Returns the record for a file, a response or a page, and the tist of the state with its bytes."""
     fobi = known or Obi(obi, "fobi")
     state = fobi.history.at(run)
     outcome = Outcome.SAME if state == body.sha256 else Outcome.NEW if state is None else Outcome.CHANGED
@@ -63,7 +63,7 @@ def file_item(known: Obi | None, obi: str, body: Body, run: int) -> tuple[Commit
 def manifest_of(
     item: FilesetPlatformItem, fileset: str, files: list[FilesetManifestFile], bundle: FilesetManifestFile | None = None
 ) -> Manifest:
-    """The manifest that is kept of a data set."""
+    """Builds the manifest of a data set."""
     return Manifest(
         fileset=fileset,
         platform_name=item.platform_name,
@@ -83,8 +83,8 @@ def manifest_of(
 def state_items(
     known: Obi | None, manifest: Manifest, when: int, run: int, writer: Writer
 ) -> tuple[list[CommitItem], str]:
-    """The records of a manifest as the state of its fileset at ``when``, and its sha256. None if it is the state
-    already."""
+    """Returns the records that make a manifest the state of its fileset at ``when``, and its sha256. The list is empty
+    if it is the state already."""
     fileset = known or Obi(manifest.fileset, "fileset")
     with writer.temp(when, manifest.fileset) as temp:
         for piece in encode(manifest):
@@ -105,7 +105,7 @@ def state_items(
 
 
 def unkept_items(manifest: Manifest) -> tuple[list[CommitItem], str]:
-    """The records of a manifest that is no state, since none of its files is held; and its sha256."""
+    """Returns the records for a manifest that is not a state because none of its files is held, and its sha256."""
     digests = Digests()
     for piece in encode(manifest):
         digests.update(piece)
@@ -113,16 +113,16 @@ def unkept_items(manifest: Manifest) -> tuple[list[CommitItem], str]:
 
 
 def loss_item(known: Obi, run: int, reason: str) -> CommitItem:
-    """The record of a data set that is held and that its platform has withdrawn."""
+    """The record for the loss of a held data set that its platform has withdrawn."""
     when, note = tist_for(known.history, run), Note(run, "lost", reason=reason[:200])
     return CommitItem(ObiChange("fileset", known.id, "", {when: None}, (), None, {when: note}))
 
 
 def tist_for(history: History, run: int, newer: Sequence[int] = (), published: int = 0) -> int:
-    """The tist of a version: that of the run, or the next one that is free, where the run has noted another version.
+    """The tist for a version: that of the run, or a later one if the run has noted another version already.
 
-    One that is older than those at ``newer`` is before them: at the time when it was published, if it is then in its
-    place among the others, else just before them.
+    A version older than those at ``newer`` is noted before them: at ``published``, if that is between the state before
+    them and the earliest of them, else at the last free tist before them.
     """
     if not newer:
         return max(run, (history.last or 0) + 1)

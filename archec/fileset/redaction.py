@@ -1,4 +1,4 @@
-"""What may be kept of what platforms say: all of it, except for the values of tokens, signatures and cookies."""
+"""Removes the values of tokens, signatures and cookies from what platforms send, before it is stored or shown."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SECRET = re.compile(
     ".*cookies?|.*signature|(?:data)?(?:sig|jwt|sid)|.*sess(?:ion)?id|.*apikey|.*privatekey|.*accesskey(?:id)?|.*authorization|"
     ".*credentials?|.*privatelink|xamz.+|xgoog.+|googleaccessid|keypairid"
 )
-"""Names of secrets wherever they stand, in lower case and without what is neither letter nor digit."""
+"""Names of secrets in any context, in lower case and reduced to letters and digits."""
 _SIGNING = re.compile("responsec.+|responseexpires|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|key|session|ticket|auth")
-"""Names that belong to a signature or a log-in where they are in a query. In the URL of a file, ``key=1`` may as well
-say which file it is: there they are cut only beside a signature."""
+"""Names of query parameters that may belong to a signature or login. From the URL of a file they are removed only
+beside a signature, because ``key=1`` may also identify the file."""
 _SIGNATURE = re.compile(".*signature|sig|xamz.+|xgoog.+|googleaccessid|keypairid")
 _NAME = re.compile("(?:[?&;]|%3F|%26|%3B)([A-Za-z0-9_.%-]{2,80}?)(?:=|%3D)", re.I)
 _MARKS = re.compile("[?;#@]")
-"""What a URL has that holds a secret."""
+"""A URL without any of these holds no secret."""
 _NOT_IN_NAMES = re.compile("[^a-z0-9]+")
 _URL = re.compile(r"(?i:https?)://[^\s'\"<>]*[^\s'\"<>:,;.)]")
 _PAIR = re.compile(r"(?<![A-Za-z0-9_.%-])([A-Za-z0-9_.%-]{2,80})=([^&;\"'\s<>\\]+)")
@@ -39,7 +39,7 @@ _QUOTED = re.compile(
     r"""("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')""", re.S
 )  # fmt: skip
 _EQUALS = re.compile(r"""=|%3D|:\s{0,9}["']|authorization""", re.I)
-"""What a text has in which a secret may have its name before it."""
+"""A text without any of these has no secret with a name before it."""
 _HEADER = re.compile(r"(authorization\s*[:=]\s*(?:bearer|basic|token)\s+)[^\s\"'<>]+", re.I)
 _FIELD = re.compile(r"<(?:meta|input)\b[^<>]*>", re.I)
 _NAMED = re.compile(r"""\b(?:name|id|http-equiv|property)\s*=\s*["']?([^\s"'<>]+)""", re.I)
@@ -47,7 +47,8 @@ _CONTENT = re.compile(r"""(\b(?:content|value)\s*=\s*)("[^"]*"|'[^']*'|[^\s"'<>]
 
 
 def public_url(url: str) -> str:
-    """A URL without its fragment, user information and what of its path and query signs it or is a token."""
+    """Removes from a URL its fragment, user information, and the parameters (of path and query) that are tokens or
+    belong to a signature."""
     if _MARKS.search(url) is None:
         return url
     url = url.partition("#")[0]
@@ -67,7 +68,7 @@ def public_url(url: str) -> str:
 
 
 def public_text(text: str) -> str:
-    """A text, such as a message, without the secrets in its URLs, and those that are there as ``name=value``."""
+    """Removes secrets from a text, such as a message: those in URLs, and those written as ``name=value``."""
     text = clean(text)
     if "://" in text:
         text = _URL.sub(_public_in_text, text)
@@ -75,8 +76,8 @@ def public_text(text: str) -> str:
 
 
 def public_value(value: Any) -> Any:
-    """A JSON value without the secrets in its texts, and without all that stands under the name of one. What has none
-    is the same object: an answer may be large."""
+    """Removes secrets from a JSON value: those in its texts, and everything under a name that is one of a secret. A
+    value without secrets is returned itself, not copied, because it may be large."""
     if isinstance(value, str):
         return public_text(value)
     public: Any = value
@@ -88,7 +89,7 @@ def public_value(value: Any) -> Any:
 
 
 def public_body(body: bytes) -> bytes:
-    """An answer as it came, except for secrets: JSON that holds one is written again."""
+    """Removes secrets from a response body. JSON is serialised again only if it holds one."""
     if body[:100].lstrip()[:1] in (b"{", b"["):
         with suppress(PlatformError, RecursionError):
             if (public := _public_json(body)) is not None:
@@ -98,14 +99,15 @@ def public_body(body: bytes) -> bytes:
 
 
 def _public_json(body: bytes) -> bytes | None:
-    """JSON without its secrets; None if it has none. Raises PlatformError, RecursionError."""
+    """Removes secrets from JSON. Returns None if it has none. Raises PlatformError, RecursionError."""
     value = parse(body).raw
     public = public_value(value)
     return None if public is value else json.dumps(public).encode()
 
 
 def public_item(item: FilesetPlatformItem) -> FilesetPlatformItem:
-    """A data set as it may be told of; the URLs of its files and its bundle are still those to ask."""
+    """Removes secrets from the description of a data set. The URLs of its files and its bundle are kept as they are,
+    since they are still to be requested."""
     return replace(
         item,
         title=public_text(item.title),
@@ -117,8 +119,8 @@ def public_item(item: FilesetPlatformItem) -> FilesetPlatformItem:
 
 
 def public_files(files: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
-    """The files with the URLs under which they are kept. Files whose URLs differ in a secret only would have one: they
-    have their paths in it instead, which does not change when the secret does."""
+    """Replaces the URLs of files by those under which they are stored, without secrets. Where several files would get
+    the same URL, their paths are added to it."""
     urls = [public_url(file.platform_url) if file.platform_url else None for file in files]
     pairs = list(zip(files, urls, strict=True))
     asked: dict[str | None, set[str]] = {url: set() for file, url in pairs if url != file.platform_url}
@@ -162,7 +164,7 @@ def _signs(name: str) -> bool:
 
 
 def _without_parameters(part: str, is_cut: Callable[[str], bool]) -> str:
-    """A part of a path without the parameters behind it that are secrets (``;jsessionid=...``)."""
+    """Removes the parameters of a path segment that are secrets (``;jsessionid=...``)."""
     name, *parameters = part.split(";")
     return ";".join([name, *(one for one in parameters if not is_cut(one.partition("=")[0]))])
 
@@ -199,7 +201,7 @@ def _public_field(found: re.Match[str]) -> str:
 
 
 def _emptied(value: Any) -> Any:
-    """What is in place of a secret: the same shape without anything in it."""
+    """The replacement for a secret: a value of the same structure, in which all texts and numbers are empty texts."""
     if isinstance(value, dict):
         return {name: _emptied(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Requests and results as JSON: what comes in on a line, and what goes out on one."""
+"""Requests and results as lines of JSON."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class FilesetBundle(Struct, kw_only=True):
 
 
 class IngestResult(Struct, kw_only=True):
-    """The result of one request; every field is there, null where there is nothing to say.
+    """The result of one request. Every field is present, null if it does not apply.
 
-    ``terminal``, ``file_meta`` and ``cdx`` are the landing page's. ``fileset`` is the id of the obi with its version,
-    ``ingest_strategy`` what was done, ``ingest_strategy_preferred`` what the policy wanted; ``due``: the time from
-    which on another try is worth it. """
+    ``terminal``, ``file_meta`` and ``cdx`` describe the landing page. ``fileset`` is the id of the obi with its
+    version, ``ingest_strategy`` the strategy that was used, ``ingest_strategy_preferred`` the one that the policy
+    selected. ``due`` is the time from which another attempt is useful."""
 
     result_version: int = RESULT_VERSION
     hit: bool
@@ -84,12 +84,12 @@ def schema() -> dict[str, Any]:
 
 
 def encode(result: IngestResult) -> Iterator[bytes]:
-    """A result as one line of JSON, without its end, in pieces."""
+    """Yields a result as one line of JSON, in pieces, without a line end."""
     return in_pieces(result, result.__struct_fields__, msgspec.json.encode)
 
 
 def request_of(line: str | bytes) -> IngestRequest:
-    """The request on a line: a JSON object with ``base_url``. Raises BadRequest."""
+    """Parses a line with a request: a JSON object with ``base_url``. Raises BadRequest."""
     if len(line) > _LONGEST_LINE:
         raise BadRequest("the line is too long")
     try:
@@ -102,7 +102,7 @@ def request_of(line: str | bytes) -> IngestRequest:
 
 
 def request(given: Mapping[str, Any]) -> IngestRequest:
-    """The request that an object is. Raises BadRequest where a field that counts is not what it must be."""
+    """Builds a request from a JSON object, which is kept in ``given``. Raises BadRequest for invalid fields."""
     url, kind, ids = given.get("base_url"), given.get("ingest_type", "dataset"), given.get("ext_ids")
     if not isinstance(url, str) or not url.strip() or len(url) > 8000:
         raise BadRequest("base_url: must be a URL, a DOI, a handle or the id of a fileset")

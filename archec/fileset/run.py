@@ -1,4 +1,4 @@
-"""One ingesting run: from the lock to the report; requests come from an iterator, results go to a callback."""
+"""A run of ``fileset ingest``, from lock to report. Requests come from an iterator, results go to a callback."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KIND = "fileset"
 _THREADS = 2
 """Threads that hash and write. More would compete with the event loop for the interpreter."""
 _BATCH = (500, 5.0)
-"""Items and seconds after which what was kept is committed."""
+"""Items and seconds after which a batch is committed."""
 _CODES = {
     Status.BAD_REQUEST: Exit.USAGE,
     Status.BUDGET: Exit.BUDGET,
@@ -54,15 +54,15 @@ _CODES = {
 }
 
 Line = tuple[str, IngestRequest | FilesetProblem]
-"""A line as it came, and the request on it, or why it is none."""
+"""A line of input, and the request on it or the problem with it."""
 Emit = Callable[[IngestResult, IngestResult | None], None]
-"""Gets each result, and that of the data file where there is one."""
+"""Called with each result, and with that of its data file if there is one."""
 
 
 @dataclass(slots=True)
 class Counter:
-    """How far a run is: what its meter shows, and which statuses came; ``report`` is that of its run, None for a dry
-    one."""
+    """The progress of a run: counts for its meter, and the number of results by status. ``report`` is the report of the
+    run; None for a dry run."""
 
     meter: Meter
     use: BudgetUse
@@ -71,13 +71,13 @@ class Counter:
     report: Report | None = None
 
     def begin(self) -> None:
-        """Counts a file that is requested. Raises BudgetSpent where no more may be."""
+        """Counts a requested file. Raises BudgetSpent if no more may be requested."""
         if self.use.spent:
             raise BudgetSpent
         self.use.files += 1
 
     def received(self, count: int) -> None:
-        """Counts bytes that came. Raises BudgetSpent where no more may come."""
+        """Counts received bytes. Raises BudgetSpent if no more may be received."""
         self.use.bytes += count
         self._show()
         if self.use.exhausted:
@@ -93,7 +93,7 @@ class Counter:
 
 
 def exit_code(statuses: Iterable[str]) -> Exit:
-    """The exit code of results with these statuses: that of the worst."""
+    """The exit code for results with these statuses: that of the worst one."""
     codes = {_code(Status(status)) for status in statuses}
     return gravest_of_items(codes)
 
@@ -113,9 +113,9 @@ def run_ingest(
     wait: bool = False,
     budget: Budget = NO_LIMIT,
 ) -> Counter:
-    """Ingests all requests. Raises an ArchecError if the run has to stop; what was committed is kept.
+    """Ingests all requests. Raises an ArchecError if the run has to stop; everything committed until then is kept.
 
-    What is not over when the budget is used up ends as ``budget``; the next run continues it.
+    Requests that are not finished when the budget is used up get the status ``budget``; the next run continues them.
     """
     counter = Counter(meter, BudgetUse(budget))
     counter.use.begin()
@@ -209,7 +209,7 @@ def _platforms(config: Config) -> Sender:
 
 @asynccontextmanager
 async def _items(config: Config) -> AsyncIterator[Items | None]:
-    """Uploads; None if their keys are not set."""
+    """Yields the client for uploads, or None if its keys are not set."""
     keys = keys_of(os.environ)
     if keys is None:
         yield None
@@ -229,7 +229,7 @@ async def _dry(
     config: Config, lines: Iterator[Line], options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
     budget: Budget,
 ) -> None:  # fmt: skip
-    """Asks, and keeps nothing; takes no lock."""
+    """Asks the platforms, but stores nothing. Takes no lock."""
     with opened(config) as archive:
         async with _platforms(config) as sender, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
@@ -243,7 +243,7 @@ async def _dry(
 async def _all(
     work: Work, lines: Iterator[Line], emit: Emit, counter: Counter, jobs: int, budget: Budget
 ) -> None:
-    """All requests, ``jobs`` of them at once, read as they are needed."""
+    """Processes all requests, ``jobs`` of them at once. Lines are read as they are needed."""
     deadline = time.monotonic() + budget.seconds if budget.seconds else None
     lock = asyncio.Lock()
     loop = asyncio.get_running_loop()
@@ -288,7 +288,8 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
 
 
 def due_requests(config: Config, now: int) -> list[Line]:
-    """The base URLs whose ingest is due again at ``now``, with the same options, the longest overdue first."""
+    """Returns requests for the base URLs that are due at ``now``, with the options of their last ingest, the longest
+    overdue first."""
     with open_catalogue(config.database, base=config.base, read_only=True) as catalogue:
         due = [one for one in catalogue.ingests() if 0 < one.due <= now]
     due.sort(key=lambda one: (one.due, one.base_url, one.ingest_type))

@@ -24,7 +24,8 @@ _NEEDED = ("ingest_type", "base_url", "platform_name", "platform_domain", "platf
 
 
 def statements(catalogue: Catalogue, dialect: Dialect) -> Iterator[str]:
-    """The table, its index, and a row for each base URL whose platform is known; each may be run again."""
+    """Yields statements for the table, its index, and a row for each base URL whose platform is known. All of them may
+    be run again."""
     yield _table(dialect)
     yield (
         "CREATE INDEX IF NOT EXISTS ingest_fileset_platform_name_domain_id_idx"
@@ -96,6 +97,6 @@ def _literal(value: object, dialect: Dialect) -> str:
         return str(value)
     text = str(value)
     if dialect == "postgresql":
-        # JSON has its NULs and backslashes as escapes; other text cannot hold a NUL in PostgreSQL at all.
+        # PostgreSQL supports no NUL, neither in text nor as an escape in JSON.
         text = text.replace("\\u0000", "\\ufffd").replace("\0", "\ufffd")
     return "'" + text.replace("'", "''").replace("\0", "\ufffd") + "'"

@@ -1,6 +1,6 @@
-"""Statuses: the result of a request, and of each file of a manifest.
+"""Statuses of requests and of the files of a manifest, and the exceptions that end an ingest.
 
-The exceptions become the status of a result, never that of a command.
+The exceptions determine the status of a result; they do not end the command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from archec.fileset.model import FilesetPlatformItem
 
 
 class Status(str, Enum):
-    """The status of a result, or of a file. docs/fileset.md says what each means, and what to do about it."""
+    """The status of a result or of a file. docs/fileset.md explains each, with what to do about it."""
 
     SUCCESS = "success"
     SUCCESS_FILE = "success-file"
@@ -64,7 +64,7 @@ class Status(str, Enum):
 
     @property
     def is_hit(self) -> bool:
-        """Whether a result with this status holds the data set whole."""
+        """Whether a result with this status means that the complete data set is held."""
         return self.value.startswith("success") and self is not Status.SUCCESS_PARTIAL
 
     @property
@@ -74,8 +74,8 @@ class Status(str, Enum):
 
 
 def overall(files: Sequence[FilesetManifestFile], *, single: bool) -> Status:
-    """The status of a data set by those of its files: success where all are held; partial where some are, or where
-    those that lack cannot be had; else that of the first file that fails."""
+    """The status of a data set, from those of its files: success if all are held, partial if some are, else that of the
+    first file; EMPTY_MANIFEST if no file has a status."""
     statuses = [Status(file.status) for file in files if file.status]
     if files and all(status.is_whole for status in statuses) and len(statuses) == len(files):
         return Status.SUCCESS_FILE if single else Status.SUCCESS
@@ -85,8 +85,8 @@ def overall(files: Sequence[FilesetManifestFile], *, single: bool) -> Status:
 
 
 class FilesetProblem(ArchecError):
-    """Base of what ends an ingest; ``status`` is that of the result. ``due``: the tist from which on another try is
-    worth it, 0 if nothing says so. ``platform_id``: of which data set it is, empty if its URL says so."""
+    """Base class of problems that end an ingest. ``status`` is the status of the result. ``due`` is the tist from which
+    another attempt is useful, 0 if unknown. ``platform_id`` identifies the data set; empty if its URL does."""
 
     status = Status.PLATFORM_ERROR
     due = 0
@@ -94,11 +94,11 @@ class FilesetProblem(ArchecError):
 
 
 class PlatformError(FilesetProblem):
-    """An answer is not as the platform documents it; the message begins with the path of the field."""
+    """An answer is not as the platform documents it. The message begins with the path of the field."""
 
 
 class PlatformHttpError(FilesetProblem):
-    """The platform or the landing page does not answer, or with an error."""
+    """A request to the platform or the landing page failed, or was answered with an error."""
 
     status = Status.PLATFORM_HTTP_ERROR
 
@@ -120,7 +120,7 @@ class PlatformGone(FilesetProblem):
 
 
 class PlatformRestrictedError(FilesetProblem):
-    """Not everybody may have the data set; ``due`` is the end of an embargo, ``item`` what is known of it."""
+    """Access to the data set is restricted. ``due`` is the end of an embargo, ``item`` what is known about it."""
 
     status = Status.PLATFORM_RESTRICTED
 
@@ -130,7 +130,7 @@ class PlatformRestrictedError(FilesetProblem):
 
 
 class FilesetPlatformScopeError(FilesetProblem):
-    """What was requested is not one version of one data set; ``members`` are those that could be requested."""
+    """The request is not for one version of one data set. ``members`` lists what could be requested instead."""
 
     status = Status.PLATFORM_SCOPE
 
@@ -147,13 +147,13 @@ class EmptyManifest(FilesetProblem):
 
 
 class NoPlatformMatch(FilesetProblem):
-    """The URL is of no platform."""
+    """No platform matches the URL."""
 
     status = Status.NO_PLATFORM_MATCH
 
 
 class UploadFailed(FilesetProblem):
-    """An upload failed, or what was sent is not there."""
+    """An upload failed, or the item does not have the files that were sent."""
 
     status = Status.ERROR_ARCHIVEORG_UPLOAD
 

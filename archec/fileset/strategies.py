@@ -1,4 +1,4 @@
-"""Strategies: what is done with the files of a data set. ``check_existing`` comes before any download."""
+"""Strategies: how the files of a data set are fetched and stored. ``check_existing`` comes before any download."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from archec.units import counted
 
 
 class FilesetIngestStrategy:
-    """One strategy, for one data set. The files of ``item`` have the URLs that are requested; those of the results
-    have no signatures."""
+    """A strategy for one data set. The files of an ``item`` have the URLs to request; those in results have URLs
+    without signatures and tokens."""
 
     handles: ClassVar[tuple[IngestStrategy, ...]] = ()
 
@@ -38,17 +38,18 @@ class FilesetIngestStrategy:
         self.work, self.strategy, self.helper, self.limits = work, strategy, helper, limits
 
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
-        """This version, if nothing more of it can be had than what is held."""
+        """Returns the held version, if nothing more of it can be fetched; else None."""
         raise NotImplementedError
 
     async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
-        """Fetches, verifies and keeps what is not held."""
+        """Fetches, verifies and stores what is not held."""
         raise NotImplementedError
 
     def _existing(
         self, item: FilesetPlatformItem, files: Sequence[FilesetManifestFile] | None
     ) -> ArchiveStrategyResult | None:
-        """What was noted last of this version, if it has these files; None: whatever its files, if all are held."""
+        """Returns the last noted state of this version, if it has these files. ``files`` None: the last one with a
+        bundle, if all its files are held."""
         archive = self.work.archive
         fileset = fileset_of(item)
         known = archive.catalogue.obis("fileset", [fileset]).get(fileset)
@@ -68,11 +69,11 @@ class FilesetIngestStrategy:
         ))  # fmt: skip
 
     def _captured(self, done: ArchiveStrategyResult) -> ArchiveStrategyResult:
-        """With what is said of the data file or the bundle that is held."""
+        """Adds the capture of the data file or the bundle, if it is held."""
         file = done.manifest[0] if self.strategy.is_file and done.manifest else done.bundle
         if file is None or not is_whole(file):
             return done
-        self.work.commits.commit()  # what is said is read from the catalogue
+        self.work.commits.commit()  # capture_of reads the catalogue
         terminal, meta, cdx, revisit = capture_of(self.work.archive.catalogue, file, self.work.run)
         if file is done.bundle:
             return replace(
@@ -82,19 +83,19 @@ class FilesetIngestStrategy:
 
 
 class WebStrategy(FilesetIngestStrategy):
-    """Each file on its own, into the obi store."""
+    """Stores each file on its own in the obi store."""
 
     handles = (IngestStrategy.WEB_FILE, IngestStrategy.WEB_FILESET)
 
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
-        """This version, if the platform provides the same of it, and all that can be had is held."""
+        """Returns the held version, if the platform still lists the same files and all that can be fetched are held."""
         return self._existing(item, public_files(item.manifest or []))
 
     async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
         """Fetches the files that are not held."""
         urls = [file.platform_url or "" for file in item.manifest or ()]
-        told = public_files(item.manifest or [])
-        files = await fetch_all(self.work, self.helper, told, urls, self.limits)
+        listed = public_files(item.manifest or [])
+        files = await fetch_all(self.work, self.helper, listed, urls, self.limits)
         status = overall(files, single=self.strategy.is_file)
         return self._captured(ArchiveStrategyResult(
             ingest_strategy=self.strategy.value, status=status.value, manifest=files, message=_what_lacks(files)
@@ -102,16 +103,17 @@ class WebStrategy(FilesetIngestStrategy):
 
 
 class WebBundledStrategy(FilesetIngestStrategy):
-    """The platform's one download for everything, kept as it is, with its interior as the manifest."""
+    """Stores the platform's single download of all files as it is. The files in it are the manifest."""
 
     handles = (IngestStrategy.WEB_FILESET_BUNDLED,)
 
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
-        """This version, if its bundle is held whole: a platform may make other bytes of it each time."""
+        """Returns the held version, if all files of its bundle are held. Bundles themselves are not compared, since a
+        platform may create different bytes for each request."""
         return self._existing(item, None)
 
     async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
-        """Fetches the bundle and reads its interior."""
+        """Fetches the bundle and reads the files in it."""
         url = item.web_bundle_url or ""
         row = manifest_file("bundle", None, Checksums(), public_url(url))
         bundle = await fetch_one(self.work, self.helper, row, url, Room(self.limits.max_total_size))
@@ -152,7 +154,8 @@ class WebBundledStrategy(FilesetIngestStrategy):
 
 
 class ArchiveOrgStrategy(FilesetIngestStrategy):
-    """As in the obi store, and from there into an item of archive.org. What is in an item is never overwritten."""
+    """Stores a data set in the obi store, and uploads it from there to an item of archive.org. Files in an item are
+    never overwritten."""
 
     handles = (
         IngestStrategy.ARCHIVEORG_FILE,
@@ -161,7 +164,7 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
     )
 
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
-        """This version, if the obi store and the item both hold all of it that can be had."""
+        """Returns the held version, if the obi store has all that can be fetched, and the item has all of that."""
         held = await self._in_store().check_existing(item)
         if held is None or self.work.items is None:
             return None
@@ -176,11 +179,11 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
         return self._uploaded(item, held)
 
     async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
-        """Fetches the files that are not held, and uploads those that the item lacks."""
+        """Fetches the files that are not held, then uploads those that the item lacks."""
         done = await self._in_store().process(item)
         if not done.status.startswith("success"):
             return replace(done, ingest_strategy=self.strategy.value)
-        self.work.commits.commit()  # what is uploaded is read from the store
+        self.work.commits.commit()  # uploads are read from the store
         try:
             if not _is_there(item):
                 await self._upload(item, _uploads(item, done))
@@ -195,7 +198,7 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
         return cls(self.work, self.strategy.on_web, self.helper, self.limits)
 
     async def _upload(self, item: FilesetPlatformItem, files: Mapping[str, FilesetManifestFile]) -> None:
-        """Raises UploadFailed, also where the item does not show in the end what was sent."""
+        """Uploads the files that the item lacks. Raises UploadFailed, also if it does not list them afterwards."""
         items, name = self.work.items, item.archiveorg_item_name
         if items is None or not name:
             raise UploadFailed("the data set has no name for an item")
@@ -220,12 +223,12 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
 
 
 def _is_there(item: FilesetPlatformItem) -> bool:
-    """Whether a data set is an item of archive.org itself."""
+    """Whether the data set itself is an item of archive.org."""
     return item.platform_name == "archiveorg"
 
 
 def _uploads(item: FilesetPlatformItem, done: ArchiveStrategyResult) -> dict[str, FilesetManifestFile]:
-    """What belongs into the item: the bundle, or the files that are held, by their paths in it."""
+    """The files for the item by their paths in it: the bundle, or else the held files."""
     if done.bundle is not None:
         suffix = _SUFFIXES.get(done.bundle.mimetype or "", "")
         return {f"{item.archiveorg_item_name}{suffix}": done.bundle}
@@ -245,30 +248,30 @@ HELPERS: Sequence[type[FilesetIngestStrategy]] = (WebStrategy, WebBundledStrateg
 
 
 def helper_for(strategy: IngestStrategy) -> type[FilesetIngestStrategy] | None:
-    """What does what a strategy asks for; None if nothing does."""
+    """The class that implements a strategy; None if there is none."""
     return next((cls for cls in HELPERS if strategy in cls.handles), None)
 
 
 def fileset_of(item: FilesetPlatformItem) -> str:
-    """The id of the fileset that a data set is a version of."""
+    """The id of the fileset of which a data set is a version."""
     work = item.work_id or item.platform_id or "-"
     return FilesetId(item.platform_name, item.platform_domain or "-", work).obi
 
 
 def _what_lacks(files: Sequence[FilesetManifestFile]) -> str:
-    """The first file that is not held, and why; empty if all are held."""
+    """A message that names the first file that is not held, and why; empty if all are held."""
     failed = next((file for file in files if not is_whole(file)), None)
     extra = failed.extra or {} if failed is not None else {}
     return "" if failed is None else f"{failed.path[:200]}: {extra.get('error') or extra.get('why') or failed.status}"
 
 
-def _lacking(told: Sequence[FilesetManifestFile], found: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
-    """The files that the platform tells of, and that are not in its bundle, by their paths or their checksums."""
+def _lacking(listed: Sequence[FilesetManifestFile], found: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
+    """The files that the platform lists, but that are not in its bundle, neither by path nor by checksum."""
     paths = {file.path for file in found} | {file.path.partition("/")[2] for file in found}
     sums = {digest for file in found for digest in (file.md5, file.sha1, file.sha256) if digest}
     return [
         replace(file, status=Status.BUNDLE_INCOMPLETE.value, platform_url=None)
-        for file in told
+        for file in listed
         if file.status is None and file.path not in paths
         and not sums.intersection(filter(None, (file.md5, file.sha1, file.sha256)))
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which strategy a data set gets, and what is too much: pure functions of its count and sizes."""
+"""Selects the strategy for a data set and applies size limits: pure functions of the number and sizes of its files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _GIB = 1 << 30
 
 
 class StrategyPolicy(NamedTuple):
-    """The limits; equal passes. More than any of ``web_*`` is for archive.org, more than any of ``max_*`` for no one.
-    Sizes are bytes; those that the platform does not show count as 0."""
+    """Limits of strategies, inclusive. A data set over one of ``web_*`` goes to archive.org, one over one of ``max_*``
+    is not ingested. Sizes are in bytes; unknown ones count as 0."""
 
     web_max_files: int = 20
     web_max_total: int = _GIB
@@ -22,7 +22,7 @@ class StrategyPolicy(NamedTuple):
 
 
 def choose_strategy(item: FilesetPlatformItem, policy: StrategyPolicy | None = None) -> IngestStrategy:
-    """The strategy that the policy wants for a data set; ``policy``: by default as shipped."""
+    """Returns the strategy for a data set. The default ``policy`` has the limits of the shipped configuration."""
     limits = policy or StrategyPolicy()
     large = (
         item.file_count > limits.web_max_files
@@ -37,11 +37,11 @@ def choose_strategy(item: FilesetPlatformItem, policy: StrategyPolicy | None = N
 
 
 chose_strategy = choose_strategy
-"""The first proposal's spelling."""
+"""The spelling of the first proposal."""
 
 
 def too_much(item: FilesetPlatformItem, policy: StrategyPolicy) -> Status | None:
-    """The status of a data set that has too many files or is too large; None if it is not."""
+    """The status of a data set that has too many files or is too large; None if it is within the limits."""
     if item.file_count > policy.max_file_count:
         return Status.TOO_MANY_FILES
     if item.total_size > policy.max_total_size:

@@ -1,4 +1,4 @@
-"""The result of an ingest, after everything that it speaks of is kept."""
+"""Builds the result of an ingest, after storing the platform's responses and the record of the ingest."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from archec.tist import MAX_TIST, iso
 from archec.warc.cdxj import timestamp
 
 Kept = tuple[str, int, Body, Digests]
-"""An answer that is kept: its id, the tist of its bytes, what they are."""
+"""A stored response: its id, the tist of its state, its body and checksums."""
 
 
 def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
-    """Keeps an answer as a fobi. None if it cannot be one."""
+    """Stores a response as a fobi. Returns None in a dry run, and if its URL cannot be an id."""
     if work.writer is None:
         return None
     try:
@@ -64,7 +64,7 @@ _KEPT = frozenset({"content-type", "content-length", "date", "etag", "last-modif
 def finish(
     work: Work, request: IngestRequest, found: Found, status: Status, message: str, due: int
 ) -> IngestResult:
-    """The result, after everything that it speaks of is kept."""
+    """Stores the responses and the record of an ingest, and returns its result. A dry run stores nothing."""
     item, done, is_existing = found.item, found.done, found.is_existing
     landing = answers = None
     if not work.options.dry_run and not is_existing:
@@ -104,7 +104,7 @@ def finish(
         message=public_text(message)[:1000], due=due, cite_as=item.cite_as if item is not None else "",
         dois=_dois(item, before, fileset if found.state else ""), options=replace(work.options, force=False).as_value(),
     )  # fmt: skip
-    if held is not None:  # what failed now does not take away what is held
+    if held is not None:  # a failed ingest must not hide what is held
         record = replace(record, fileset=held.fileset, state=state or held.state, options=held.options)
         if item is None:
             record = replace(
@@ -146,7 +146,7 @@ def finish(
 
 
 def _dois(item: FilesetPlatformItem | None, before: Ingest | None, fileset: str) -> tuple[tuple[str, str], ...]:
-    """The DOIs under which a data set is found: those known ``before``, and those of the version that is held now, if
+    """The DOIs by which a data set is found, each with its version: those known ``before``, and those of ``item`` if
     ``fileset`` is not empty."""
     known = dict(before.dois) if before is not None and fileset in ("", before.fileset) else {}
     if item is not None and fileset:
@@ -160,7 +160,8 @@ def _dois(item: FilesetPlatformItem | None, before: Ingest | None, fileset: str)
 
 
 def _note_files(work: Work, found: Found, fileset: str) -> str:
-    """Notes the files of a data set none of which is held, with their statuses; the sha256 of the manifest."""
+    """Notes the files and statuses of a data set of which no file is held. Returns the sha256 of the manifest; empty if
+    there is none, or in a dry run."""
     if work.options.dry_run or found.item is None or not found.files:
         return ""
     items, sha256 = unkept_items(manifest_of(found.item, fileset, found.files, found.bundle))
@@ -179,7 +180,7 @@ def _given(request: IngestRequest) -> Any:
 
 
 def _public(base_url: str) -> str:
-    """What was requested, if it holds no secret."""
+    """The requested URL as it was given, unless it holds secrets: these are removed."""
     public = public_url(base_url)
     return base_url if public == base_url.partition("#")[0] else public
 
@@ -189,12 +190,13 @@ _PASSING = frozenset({
     Status.ERROR_ARCHIVEORG_UPLOAD, Status.BUDGET, Status.PLATFORM_RESTRICTED, Status.NO_CAPTURE,
     Status.TERMINAL_BAD_STATUS, Status.REDIRECT_LOOP, Status.REDIRECTS_EXCEEDED, Status.EMPTY_BLOB,
 })  # fmt: skip
-"""What may be better another time."""
+"""Statuses of problems that may be temporary."""
 
 
 def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile], *, is_held: bool) -> int:
-    """When another try is worth it: of what is held, for new versions; of what may pass, sooner. Where only embargoes
-    are in the way, when the first of them ends."""
+    """The tist from which another attempt is useful, 0 if none is: after ``revisit_min`` for problems that may be
+    temporary, and after ``revisit_max`` for data sets that are held, to find new versions. If all missing files are
+    embargoed, it is the end of the first embargo, but no later than ``revisit_max``."""
     fetch = work.archive.config.fetch
     sooner, later = work.run + int(fetch.revisit_min), work.run + int(fetch.revisit_max)
     if status is Status.SUCCESS_PARTIAL:
@@ -206,7 +208,7 @@ def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile], *, is
 
 
 def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> tuple[FilesetManifestFile, int] | None:
-    """The landing page, of this ingest or as it is held, and the status of its answer."""
+    """The landing page, from this ingest or as it is held, and its HTTP status; None if there is none."""
     if kept is not None:
         url, tist, body, digests = kept
         terminal = public_url(found.landing.url) if found.landing is not None else url
@@ -232,7 +234,7 @@ def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> tuple[Fil
 
 
 def file_result(result: IngestResult) -> IngestResult | None:
-    """The result of the data file, for a data set that is one file: of type ``dataset-file``."""
+    """The result of type ``dataset-file``, for a data set that is one file; None for others."""
     if result.status != Status.SUCCESS_FILE or result.fileset_file is None:
         return None
     part = result.fileset_file
@@ -247,7 +249,7 @@ def file_result(result: IngestResult) -> IngestResult | None:
 
 
 def failure(request: IngestRequest | None, line: str, problem: ArchecError) -> IngestResult:
-    """The result of a request that was not begun, or not ended."""
+    """The result of a request that was not started or not finished."""
     status = problem.status if isinstance(problem, FilesetProblem) else Status.ERROR_STORAGE
     given: Any = _given(request) if request is not None else public_text(line)[:1000]
     kind = request.ingest_type if request is not None else None
@@ -256,7 +258,7 @@ def failure(request: IngestRequest | None, line: str, problem: ArchecError) -> I
 
 
 def _ids(answers: list[Kept] | None, before: Ingest | None) -> tuple[str, ...]:
-    """The fobis of the platform's answers: of these, or of those that are kept already."""
+    """The fobis of the platform's responses: those in ``answers``, or those of the ingest ``before`` if it is None."""
     if answers is not None:
         return tuple(answer[0] for answer in answers)
     return before.answers if before is not None else ()
@@ -273,7 +275,7 @@ _MOST_NAMES = 1000
 
 
 def html_biblio(body: bytes) -> dict[str, Any] | None:
-    """What a page's meta elements say of the work; None if they say nothing."""
+    """The bibliographic data in the meta elements of a page; None if there are none."""
     found: dict[str, Any] = {}
     for name, content in Page(body).meta():
         key = _BIBLIO.get(name.lower().replace("dcterms.", "dc."))

@@ -1,1 +1,1 @@
-"""The platforms, one module each; ``registry`` knows them all."""
+"""Helpers for platforms, one module each; ``registry`` lists them."""

@@ -1,4 +1,4 @@
-"""archive.org: items, of which only what was uploaded counts, not what archive.org derived from it."""
+"""archive.org: items, with the files that were uploaded but not those that archive.org derived from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
     pattern = re.compile(r"/(?:details|download|metadata)/([A-Za-z0-9][A-Za-z0-9_.-]*)(/.*)?$")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """An item, by one question."""
+        """Asks for the metadata of an item."""
         url = self.url_of(request, resource)
         found = self.named_in(url)
         asked = found[1]
@@ -67,7 +67,7 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
 
 
 def _file(row: Field, item: str, base: str) -> FilesetManifestFile | None:
-    """A file that was uploaded; None for one that archive.org added."""
+    """The row of an uploaded file; None for one that archive.org added."""
     name = row["name"].text()
     added = (*_OWN, *(_OF_TORRENTS if item.startswith("academictorrents_") else ()))
     is_own = name.startswith("__ia_") or name.lower() in {f"{item}{suffix}".lower() for suffix in added}

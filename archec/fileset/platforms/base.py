@@ -1,8 +1,8 @@
-"""What helpers for platforms have in common: questions to a platform, its answers, what both amount to.
+"""The base class of platform helpers, with the questions that they ask and the answers that they get.
 
-A helper opens no connection. :meth:`FilesetPlatformHelper.questions` is a generator: it yields a :class:`Question`,
-gets the :class:`PlatformAnswer`, and returns the data set, or raises what is in the way of it (``status``). So a
-helper is a pure function of the answers. """
+A helper opens no connections. :meth:`FilesetPlatformHelper.questions` is a generator: it yields a :class:`Question`,
+is sent the :class:`PlatformAnswer`, and finally returns the data set or raises an exception of ``status``. So a helper
+is a pure function of the answers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from archec.fileset.status import (
 )
 
 MOST_FILES = 100_000
-"""Files of a manifest; a platform that lists more is not read on."""
+"""The most files that are read of a platform's list."""
 _MOST_PAGES = 5000
 _LOOPBACK = re.compile(r"(?:127(?:\.[0-9]{1,3}){3}|localhost)(?::[0-9]+)?\Z")
 _ITEM_NAME = re.compile("[^A-Za-z0-9_.-]+")
 
 
 class Question(Struct, frozen=True):
-    """A request to a platform's API. ``secret``: it carries the platform's token, where one is configured. ``page``: it
-    is a page for people, to which robots.txt applies."""
+    """A request to a platform. ``secret``: the platform's token is sent with it, if one is configured. ``page``: it is
+    for a web page, to which robots.txt applies, and not for an API."""
 
     url: str
     accept: str = "application/json"
@@ -47,8 +47,8 @@ class Question(Struct, frozen=True):
 
 
 class PlatformAnswer(Struct, frozen=True):
-    """What came: the URL to which redirects led, status, headers (lower-case names), bytes. ``is_cut``: it is a large
-    file in place of a page, and its bytes were not read."""
+    """A response: the URL after all redirects, status, headers (with lower-case names) and body. ``is_cut``: a large
+    file was sent instead of a page, and its body was not read."""
 
     url: str
     status: int
@@ -57,12 +57,12 @@ class PlatformAnswer(Struct, frozen=True):
     is_cut: bool = False
 
     def json(self) -> Field:
-        """The JSON in it; raises what its status means, PlatformError if it is no JSON."""
+        """Parses the body as JSON. Raises as ``check`` does, and PlatformError if it is not JSON."""
         self.check()
         return fields.parse(self.body)
 
     def check(self) -> None:
-        """Raises what the status means, where it is not 200."""
+        """Raises the FilesetProblem for a status other than 200."""
         if self.status == 200:
             return
         said = self.message
@@ -76,7 +76,7 @@ class PlatformAnswer(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """What an error's JSON says, for a message; empty if it says nothing."""
+        """The message in the JSON of an error, with a colon before it; empty if there is none."""
         try:
             found = fields.parse(self.body)
             text = next((found[name].raw for name in ("message", "error", "detail") if name in found), "")
@@ -90,13 +90,12 @@ FileQuestions = Generator[Question, PlatformAnswer, list[FilesetManifestFile]]
 
 
 class FilesetPlatformHelper:
-    """One platform. Subclasses set ``name``, ``hosts``, ``api`` and ``rate`` as they are by default, and ``pattern``,
-    which is in the path of every URL of a data set.
+    """Base class for platforms. Subclasses set ``name``, the defaults of ``hosts``, ``api`` and ``rate``, and
+    ``pattern``, a regular expression found in the path of every URL of a data set.
 
-    ``api`` begins with ``/`` where each of the hosts has its own API. ``secret_header`` is how a token is sent;
-    ``pages`` are the paths of the pages of a work and of one of its versions, if they follow from ``{work}`` and
-    ``{version}``. ``is_documented``: there is an API that is meant for programs, so that robots.txt does not bind the
-    downloads that it names.
+    ``api`` begins with ``/`` if each host has its own API. ``secret_header`` is the header for a token, ``pages`` the
+    paths of the pages of a work and of one of its versions, with ``{work}`` and ``{version}``; None if they cannot be
+    derived. ``is_documented``: the platform has an API for programs, so robots.txt does not apply to its downloads.
     """
 
     name: ClassVar[str] = ""
@@ -111,18 +110,18 @@ class FilesetPlatformHelper:
     def __init__(
         self, config: PlatformConfig | None = None, ask: Callable[[Question], PlatformAnswer] | None = None
     ) -> None:
-        """``ask`` answers the questions of :meth:`process_request`."""
+        """``ask`` sends the questions of :meth:`process_request` and returns the answers."""
         self.config = config or PlatformConfig()
         self._ask = ask
 
     # -- to be defined ----------------------------------------------------------------------------
 
     def matches(self, url: str) -> bool:
-        """Whether a URL of one of the platform's hosts is one of a data set."""
+        """Whether a URL of one of the platform's hosts is that of a data set."""
         return self.pattern.search(path_of(url)) is not None
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """Asks for the data set behind the request's URL; ``follow``: a concept stands for its newest version."""
+        """Asks the platform for the data set of a request. ``follow``: the id of all versions stands for the newest."""
         raise NotImplementedError
 
     # -- the first proposal's interface -----------------------------------------------------------
@@ -130,14 +129,14 @@ class FilesetPlatformHelper:
     def match_request(
         self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
     ) -> bool:
-        """Whether the request, or the landing page to which it led, is of this platform."""
+        """Whether the request, or the landing page that it led to, belongs to this platform."""
         urls = [request.base_url] if resource is None else [resource.terminal_url, request.base_url]
         return self.config.enabled and any(self.serves(url) and self.matches(url) for url in urls)
 
     def process_request(
         self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
     ) -> FilesetPlatformItem:
-        """The data set, by questions that ``ask`` answers."""
+        """Returns the data set of a request, using ``ask`` for questions."""
         if self._ask is None:
             raise TypeError("the helper was made without a function that answers its questions")
         asking = self.questions(request, resource)
@@ -152,13 +151,13 @@ class FilesetPlatformHelper:
     # -- what helpers use -------------------------------------------------------------------------
 
     def serves(self, url: str) -> bool:
-        """Whether the URL's host (and port) is one of the platform's; ``*.example.org`` stands for all below it."""
+        """Whether the host (and port) of a URL is one of the platform's; ``*.example.org`` matches all subdomains."""
         host, hosts = host_of(url), self.config.hosts or self.hosts
         return any(host == one or (one.startswith("*.") and host.endswith(one[1:])) for one in map(str.lower, hosts))
 
     def trusts(self, url: str) -> bool:
-        """Whether the platform's token may go to a URL: one of its hosts, or of its API. Over http it goes to loopback
-        only, and to an API that is configured with http."""
+        """Whether the platform's token may be sent to a URL: if it is on one of its hosts or its API's, and uses https.
+        Plain http is allowed for loopback, and for an API that is configured with http."""
         host, api = host_of(url), host_of(self.config.api or self.api)
         if not host or not (host == api or FilesetPlatformHelper.serves(self, url)):
             return False
@@ -166,27 +165,27 @@ class FilesetPlatformHelper:
         return is_clear or urlsplit(url).scheme == "https" or _LOOPBACK.match(host) is not None
 
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
-        """The URL that is the platform's: that of the landing page, or the one that was requested."""
+        """The URL to ask about: that of the landing page if it is the platform's, else the requested one."""
         if resource is not None and self.serves(resource.terminal_url) and self.matches(resource.terminal_url):
             return resource.terminal_url
         return request.base_url
 
     def id_in(self, url: str) -> str:
-        """The id of the data set with this URL, as far as the URL says it; empty if it does not."""
+        """The id of the data set in a URL; empty if there is none."""
         found = self.pattern.search(path_of(url))
         return found[1] or "" if found is not None and self.pattern.groups else ""
 
     def named_in(self, url: str) -> re.Match[str]:
-        """The platform's ``pattern`` in a URL. Raises PlatformNotFound if it does not exist."""
+        """The match of ``pattern`` in a URL. Raises PlatformNotFound if there is none."""
         found = self.pattern.search(path_of(url))
         if found is None:
             raise PlatformNotFound(f"{url[:300]}: does not identify a data set")
         return found
 
     def base(self, url: str) -> str:
-        """The base of the API, without a slash at its end, for a data set with this URL.
+        """The base URL of the API for a data set with this URL, without a trailing slash.
 
-        Where the platform is configured with none of its usual hosts, each host has its own API.
+        If the platform is configured with other hosts than its usual ones, each host has its own API.
         """
         own = self.api
         path = own if own.startswith("/") or not own else urlsplit(own).path
@@ -221,9 +220,9 @@ class FilesetPlatformHelper:
         published: int = 0,
         work_doi: str | None = None,
     ) -> FilesetPlatformItem:
-        """The data set with this URL. By default ``version`` is its ``order`` with dots, ``work_id`` is the id of the
-        version, ``name``, that of an item of archive.org, is made of domain, id and version, and ``meta`` for that item
-        is the title. Raises PlatformError for too many files."""
+        """Builds the description of the data set with this URL. ``name`` and ``meta`` are name and metadata of an item
+        of archive.org; the title is added to ``meta``. Defaults: ``version`` is ``order`` with dots, ``work_id`` the id
+        of the version, ``name`` is built from domain, id and version. Raises PlatformError for too many files."""
         if len(manifest) > MOST_FILES:
             raise PlatformError(f"the answer: lists more than {MOST_FILES} files")
         domain, text = self.domain(url), ".".join(map(str, order)) if version is None else version
@@ -247,7 +246,7 @@ class FilesetPlatformHelper:
 
 
 def host_of(url: str) -> str:
-    """Host, and port where it is not the usual one, in lower case; empty if there is none."""
+    """The host in lower case, with the port unless it is the default; empty if there is none."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -258,34 +257,34 @@ def host_of(url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """The path of a URL, its escapes undone; as much of it as a data set may have."""
+    """The unquoted path of a URL, of which only the first 8000 characters are read."""
     return unquote(urlsplit(url[:8000]).path)
 
 
 def query_of(url: str) -> dict[str, str]:
-    """The query of a URL: the first value of each name."""
+    """The query parameters of a URL, with the first value of each."""
     return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
 
 
 def quoted(text: str) -> str:
-    """Text as one part of a URL's path."""
+    """Quotes text as one segment of a URL's path."""
     return quote(text, safe="")
 
 
 def item_name(*parts: str) -> str:
-    """The name of an item of archive.org: ``zenodo.org-7``."""
+    """The name of an item of archive.org, such as ``zenodo.org-7``."""
     return _ITEM_NAME.sub("_", "-".join(filter(None, parts)))[:100].strip("._-")
 
 
 def license_of(field: Field) -> str | None:
-    """What a field says of the licence: a URL, an id or a name, also within an object or a list; None if nothing."""
+    """The licence in a field, possibly within an object or list: its URL, id or name; None if there is none."""
     first = next(field.one_or_more(), field)
     said = [first[name].raw for name in ("url", "uri", "id", "name")] if first.is_object else [first.raw]
     return next((fields.clean(one) for one in said if isinstance(one, str) and one.lower() not in ("", "none")), None)
 
 
 def download_url(field: Field, base: str) -> str:
-    """The URL in a field, absolute. Raises PlatformError if it is no http(s) URL."""
+    """The absolute URL in a field. Raises PlatformError if it is not an http(s) URL."""
     text = field.text().strip()
     try:
         url = text if text.startswith(("https://", "http://")) else urljoin(base, text)
@@ -299,8 +298,8 @@ def download_url(field: Field, base: str) -> str:
 
 
 def same_origin(field: Field, base: str) -> str:
-    """As :func:`download_url`, for a further question: its host must be that of the API, which a token is for. If the
-    API is asked over https, so is this."""
+    """As :func:`download_url`, for a URL to send a question to: its host must be that of the API, because of tokens. An
+    http URL becomes https if the API's is."""
     url = download_url(field, base)
     if base.startswith("https://") and url.startswith("http://"):
         url = f"https{url[4:]}"
@@ -311,7 +310,7 @@ def same_origin(field: Field, base: str) -> str:
 
 @contextmanager
 def identified(platform_id: str) -> Iterator[None]:
-    """Problems within it are of the data set with this id, whatever the id in the URL."""
+    """Sets ``platform_id`` of problems that are raised in its block, whatever the id in the URL."""
     try:
         yield
     except FilesetProblem as problem:
@@ -320,7 +319,7 @@ def identified(platform_id: str) -> Iterator[None]:
 
 
 def check_known(asked: str, known: str) -> None:
-    """Raises FilesetPlatformScopeError where an answer is not of what was asked for."""
+    """Raises FilesetPlatformScopeError if an answer describes another data set than the one asked for."""
     if asked != known:
         raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
 
@@ -331,8 +330,8 @@ def paged_files(
     files: Callable[[Field], Iterable[FilesetManifestFile]],
     following: Callable[[Field], Field],
 ) -> FileQuestions:
-    """The files of all pages of a list; ``following`` is the link to the next page, null in the last one. Raises
-    PlatformError for a list without an end."""
+    """Asks for all pages of a list and returns their files. ``following`` gets the link to the next page, null on the
+    last one. Raises PlatformError for a list without end."""
     found: list[FilesetManifestFile] = []
     asked: set[str] = set()
     while page is not None:
@@ -356,7 +355,7 @@ def manifest_file(
     extra: dict[str, Any] | None = None,
     status: str | None = None,
 ) -> FilesetManifestFile:
-    """A row as a platform tells of it."""
+    """Builds the row of a file as its platform describes it. Null values in ``extra`` are dropped."""
     kept = {name: value for name, value in (extra or {}).items() if value is not None}
     return FilesetManifestFile(
         path, size, sums.md5, sums.sha1, sums.sha256, mimetype or None, kept or None, status, url

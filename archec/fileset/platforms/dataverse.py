@@ -1,7 +1,7 @@
-"""Dataverse, on any host: data sets by their persistent or numeric id, and files, which lead to their data set.
+"""Dataverse on any host: data sets by persistent or numeric id, and files, which stand for their data set.
 
-Tabular files are converted when they are deposited. What is fetched is the original; its size is given, and the
-checksum that is given may be that of either form, so it is not held against the bytes.
+Dataverse converts tabular files when they are deposited. The original is fetched: its size is known, but the stated
+checksum may be that of either form, so it is not compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _AT_HOME = re.compile(r"/(?:dataset|file|citation)(?:\.xhtml)?/?$")
 
 
 class DataverseHelper(FilesetPlatformHelper):
-    """Any Dataverse: URLs with ``persistentId=`` are theirs, and those of the configured hosts."""
+    """Any Dataverse: matches URLs with ``persistentId=`` on any host, and those of the configured hosts."""
 
     name = "dataverse"
     hosts = ("dataverse.harvard.edu", "demo.dataverse.org", "borealisdata.ca", "dataverse.no", "dataverse.nl",
@@ -63,15 +63,15 @@ class DataverseHelper(FilesetPlatformHelper):
         self._clock = clock
 
     def serves(self, url: str) -> bool:
-        """Any host, if the URL has a persistent id."""
+        """As the base class; also any host if the URL has a persistent id."""
         return _pid(url) is not None or super().serves(url)
 
     def trusts(self, url: str) -> bool:
-        """A token is of one installation, which must be named."""
+        """As the base class, but only if hosts or an API are configured: a token belongs to one installation."""
         return bool(self.config.hosts or self.config.api) and super().trusts(url)
 
     def matches(self, url: str) -> bool:
-        """Data sets, files and collections."""
+        """Matches data sets, files and collections."""
         path = path_of(url)
         return _pid(url) is not None or _AT_HOME.search(path) is not None or _COLLECTION.search(path) is not None
 
@@ -80,7 +80,7 @@ class DataverseHelper(FilesetPlatformHelper):
         return _pid(url) or ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """The data set with its newest version; another version, where the URL names one."""
+        """Asks for the newest version of a data set, or for the one in the URL."""
         url = self.url_of(request, resource)
         base, query = self.base(url), query_of(url)
         found = _COLLECTION.search(path_of(url))
@@ -155,7 +155,7 @@ def _data(answer: PlatformAnswer) -> Field:
 
 
 def _parent(base: str, pid: str | None, number: str | None) -> Generator[Question, PlatformAnswer, str]:
-    """The persistent id of the data set of a file."""
+    """Asks for the persistent id of the data set that a file belongs to."""
     where = f"files/:persistentId?persistentId={quoted(pid)}&" if pid else f"files/{quoted(number or '')}?"
     answer = yield Question(f"{base}/{where}returnDatasetVersion=true&returnOwners=true")
     data = _data(answer)
@@ -196,7 +196,7 @@ def _order(version: Field) -> tuple[int, ...]:
 
 
 def _is_version(version: Field, wanted: str) -> bool:
-    """Whether a version is the wanted one (``2.0``; ``2`` is any of 2)."""
+    """Whether a version has the number ``wanted`` (``2.0``; ``2`` matches any 2.x)."""
     numbers = tuple(int(part[:9]) for part in wanted.split("."))
     return not version.is_null and _order(version)[: len(numbers)] == numbers
 
@@ -236,7 +236,8 @@ def _file(row: Field, base: str, now: int) -> FilesetManifestFile:
 
 
 def _closed(row: Field, data: Field, extra: dict[str, object], now: int) -> str | None:
-    """The status of a file that cannot be had; until when and why goes to ``extra``."""
+    """The status of a file that is not available, None if it is. Adds the reason and the end of an embargo to
+    ``extra``."""
     embargo = row["embargo"] if not row["embargo"].is_null else data["embargo"]
     retention = row["retention"] if not row["retention"].is_null else data["retention"]
     until, since = embargo["dateAvailable"].tist(), retention["dateUnavailable"].tist()

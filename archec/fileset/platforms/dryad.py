@@ -1,4 +1,4 @@
-"""Dryad: the newest version of a data set and its files, a hundred a page."""
+"""Dryad: the newest version of a data set, with its files in pages of a hundred."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DryadHelper(FilesetPlatformHelper):
         return f"doi:{found}" if found else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """The data set, then the files of its version."""
+        """Asks for the data set, then for the files of its version."""
         url = self.url_of(request, resource)
         asked, base = f"doi:{self.named_in(url)[1]}", self.base(url)
         answer = yield Question(f"{base}/datasets/{quoted(asked)}")

@@ -32,13 +32,13 @@ _HANDLE = re.compile(r"/handle/([0-9.]+/[A-Za-z0-9._-]+)")
 
 
 class DspaceHelper(FilesetPlatformHelper):
-    """Installations of DSpace, by their configured hosts."""
+    """DSpace on configured hosts."""
 
     name = "dspace"
     api = ""
 
     def matches(self, url: str) -> bool:
-        """Items, by UUID or handle."""
+        """Matches items by UUID or handle."""
         path = path_of(url)
         return _ITEM.search(path) is not None or _HANDLE.search(path) is not None
 
@@ -48,7 +48,7 @@ class DspaceHelper(FilesetPlatformHelper):
         return found[1] if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """The item as version 7 tells of it; if there is no such API, as version 6 does."""
+        """Asks the API of version 7 for the item; if a handle is not found there, that of version 6."""
         url = self.url_of(request, resource)
         path, base = path_of(url), self.base(url)
         item, handle = _ITEM.search(path), _HANDLE.search(path)
@@ -86,7 +86,7 @@ class DspaceHelper(FilesetPlatformHelper):
 def _collection(
     body: Field, asked: str, known: str, server: str, rest: str
 ) -> Generator[Question, PlatformAnswer, None]:
-    """Names some of what is in a collection or a community."""
+    """Raises FilesetPlatformScopeError with some members of a collection or community."""
     members: list[Field] = []
     if rest:
         answer = yield Question(f"{rest}/handle/{asked}?expand=items,collections,subCommunities")

@@ -1,4 +1,4 @@
-"""Figshare and its portals, and 4TU.ResearchData, which speaks the same language: articles and their versions."""
+"""Figshare and its portals, and 4TU.ResearchData, which has the same API: articles and their versions."""
 
 from __future__ import annotations
 
@@ -49,31 +49,32 @@ class FigshareHelper(FilesetPlatformHelper):
     secret_header = ("Authorization", "token {}")
 
     def matches(self, url: str) -> bool:
-        """Articles and collections."""
+        """Matches articles and collections."""
         path = path_of(url)
         return _ARTICLE.search(path) is not None or _COLLECTION.search(path) is not None
 
     def match_request(
         self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
     ) -> bool:
-        """Also portals on their own hosts, whose pages name Figshare's."""
+        """As the base class; also landing pages on other hosts that contain ``.figshare.com/``, since institutions may
+        have portals on their own hosts."""
         return super().match_request(request, resource, html_biblio) or (
             resource is not None and self.config.enabled and not self.config.hosts
             and self.matches(resource.terminal_url) and b".figshare.com/" in resource.body
         )  # fmt: skip
 
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
-        """That of the landing page, whatever its host."""
+        """The URL of the landing page on any host, if it matches; else the requested one."""
         is_page = resource is not None and self.matches(resource.terminal_url)
         return resource.terminal_url if resource is not None and is_page else request.base_url
 
     def id_in(self, url: str) -> str:
-        """That of the article."""
+        """The id of the article."""
         found = _ARTICLE.search(path_of(url))
         return found[1] if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """One version of an article: that in the URL, or the newest."""
+        """Asks for the version of an article in the URL, or for its newest version."""
         url = self.url_of(request, resource)
         path, base = path_of(url), self.base(url)
         found = _ARTICLE.search(path)

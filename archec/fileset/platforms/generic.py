@@ -1,8 +1,8 @@
-"""The last resort: what a landing page itself says of its data.
+"""The fallback for unknown platforms: the machine-readable description in the landing page itself.
 
-In this order: Signposting (``Link`` headers, ``link`` elements or a link set, RFC 8288 and 9264) with its ``item``
-links, except those of another resource (``anchor``); schema.org's ``Dataset`` and Croissant, JSON-LD in the page or in
-a file that the page is ``describedby``. Signposting's ``cite-as`` says how to cite it.
+In this order: the ``item`` links of Signposting (``Link`` headers, ``link`` elements or a link set, RFC 8288 and 9264)
+unless they are of another resource (``anchor``); then ``Dataset`` of schema.org and Croissant, as JSON-LD in the page
+or in a file to which a ``describedby`` link leads. Signposting's ``cite-as`` is the URL for citations.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from archec.text.sniff import bare_type
 
 _LINK = re.compile(r'<([^<>]*)>((?: ?; ?[a-zA-Z*-]+(?: ?= ?(?:"[^"]*"|[^",;<> ]+))?)*) ?(?:,|$)')
 _PARAMETER = re.compile(r'; ?([a-zA-Z*-]+)(?: ?= ?(?:"([^"]*)"|([^",;<> ]+)))?')
-"""Of text in which blanks are single. A hostile one takes linear time: no text matches in two ways, and none of what is
-repeated can hold the ``<`` at which the next attempt begins."""
+"""Both expect text with single blanks. They take linear time for any text: nothing matches in two ways, and no repeated
+part can contain the ``<`` at which the next attempt begins."""
 _BYTES = re.compile("([0-9]{1,18}) ?(?:b|bytes?)?")
 _LONGEST_CITED = 1000
 _LINK_SETS = ("application/linkset+json", "application/linkset")
@@ -48,7 +48,7 @@ _DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset
 
 
 class TypedLink(NamedTuple):
-    """A link of RFC 8288: where to, its relations, its parameters; ``anchor``: of what, empty if it does not say so."""
+    """A link of RFC 8288: target, relations, parameters. ``anchor`` is the URL of its context; empty if not stated."""
 
     url: str
     relations: frozenset[str]
@@ -66,11 +66,11 @@ class GenericHelper(FilesetPlatformHelper):
     def match_request(
         self, request: IngestRequest, resource: Resource | None = None, html_biblio: object = None
     ) -> bool:
-        """Whether there is a landing page."""
+        """Whether there is a landing page with status 200."""
         return self.config.enabled and resource is not None and resource.status == 200
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """The page; a link set or a Croissant file, where the page names one."""
+        """Reads the page, and asks for a link set or a JSON-LD file if the page links to one."""
         if resource is None:
             raise NoPlatformMatch("there is no landing page")
         url = resource.terminal_url
@@ -114,7 +114,7 @@ class GenericHelper(FilesetPlatformHelper):
 
 
 def links(header: str, base: str) -> Iterator[TypedLink]:
-    """The links of a Link header (RFC 8288); what is not one is left out."""
+    """Yields the links of a Link header (RFC 8288). Invalid ones are skipped."""
     for match in _LINK.finditer(" ".join(header[:1_000_000].split())):
         parameters: dict[str, str] = {}
         for name, quoted, bare in _PARAMETER.findall(match[2]):
@@ -126,7 +126,7 @@ def links(header: str, base: str) -> Iterator[TypedLink]:
 
 
 def _elements(page: Page, base: str) -> Iterator[TypedLink]:
-    """The ``link`` elements of a page."""
+    """Yields the ``link`` elements of a page as links."""
     for element in page.links():
         with suppress(ValueError):
             relations = frozenset(element.pop("rel").lower().split())
@@ -138,7 +138,7 @@ def _is_json_ld(link: TypedLink) -> bool:
 
 
 def _link_set(answer: PlatformAnswer) -> list[TypedLink]:
-    """The links of a link set, as text or JSON (RFC 9264, sections 4.1 and 4.2)."""
+    """Parses a link set in text or JSON format (RFC 9264, sections 4.1 and 4.2)."""
     if bare_type(answer.headers.get("content-type", "")) != "application/linkset":
         return list(_json_links(answer.json(), answer.url))
     answer.check()
@@ -146,7 +146,7 @@ def _link_set(answer: PlatformAnswer) -> list[TypedLink]:
 
 
 def _joined(base: str, anchor: str | None) -> str:
-    """An absolute anchor; empty if there is none."""
+    """The absolute URL of an anchor; empty if there is none, unchanged if it is invalid."""
     try:
         return "" if anchor is None else urljoin(base, anchor.strip())
     except ValueError:
@@ -154,7 +154,7 @@ def _joined(base: str, anchor: str | None) -> str:
 
 
 def _key(url: str) -> str:
-    """What a URL has in common with its other spellings."""
+    """A key that is equal for all spellings of a URL."""
     try:
         return urlkey(normalise_url(url))
     except BadName:
@@ -186,7 +186,7 @@ def _is_dataset(one: Field) -> bool:
 
 
 def _distributed(data: Field, base: str) -> Iterator[FilesetManifestFile]:
-    """The files of a Dataset's distribution; what is in another one, as Croissant may say, is left out."""
+    """Yields the files of a Dataset's distribution, except those that are contained in another (Croissant)."""
     for one in data["distribution"].one_or_more():
         if one.is_object and not one["contentUrl"].is_null and one["containedIn"].is_null:
             yield _distribution(one, base)
@@ -204,7 +204,7 @@ def _distribution(one: Field, base: str) -> FilesetManifestFile:
 
 
 def _size(field: Field) -> int | None:
-    """A size in bytes; None if it is rounded (``2.5 MB``): such a size proves nothing."""
+    """A size in bytes; None for other text, such as ``2.5 MB``, which is rounded."""
     if not isinstance(field.raw, str):
         return field.whole_or_none()
     match = _BYTES.fullmatch(" ".join(field.text().lower().split()))

@@ -1,4 +1,4 @@
-"""HAL: a deposit and its files, as its search API tells of them."""
+"""HAL: deposits and their files, by the search API."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class HalHelper(FilesetPlatformHelper):
     pattern = re.compile(r"/([a-z]+[a-z0-9]*-[0-9]{6,10})(?:v([0-9]+))?(?:/|$)")
 
     def id_in(self, url: str) -> str:
-        """That of the deposit, and of its version where the URL names one."""
+        """The id of the deposit, with the version if the URL has one."""
         found = self.pattern.search(path_of(url))
         return found[0].strip("/") if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """One version of a deposit."""
+        """Asks for the version of a deposit in the URL, or for its newest version."""
         url = self.url_of(request, resource)
         found = self.named_in(url)
         asked, version, base = found[1], found[2], self.base(url)

@@ -1,4 +1,4 @@
-"""Mendeley Data: a version of a data set; its files name their directories by an id only."""
+"""Mendeley Data: versions of data sets. Files have only the ids of their directories, whose names are asked for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MendeleyHelper(FilesetPlatformHelper):
     pattern = re.compile(r"/datasets/([a-z0-9]+)(?:/([0-9]+))?/?$")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """The data set; the names of its directories, if it has any."""
+        """Asks for the data set, and for the names of its directories if it has any."""
         url = self.url_of(request, resource)
         found = self.named_in(url)
         asked, version, base = found[1], found[2], self.base(url)

@@ -1,7 +1,8 @@
-"""openICPSR, where the American Economic Association's data are: no API, a page with metadata, one zip behind a log-in.
+"""openICPSR, which has the data of the American Economic Association: pages with metadata, and zip files that require a
+login. It has no API.
 
-With a session's cookie (``token`` names the environment variable that holds it) the zip is fetched and its interior is
-the manifest; without it the data set is ``platform-restricted``.
+With the cookie of a session (``token`` names its environment variable) the zip file is fetched, and the files in it are
+the manifest. Without it the data set is ``platform-restricted``.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
     pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")
 
     def id_in(self, url: str) -> str:
-        """That of the project and its version, which is the first one where the URL names none."""
+        """The ids of the project and its version, which is V1 if the URL has none."""
         found = self.pattern.search(path_of(url))
         return f"{found[1]}{found[2] or 'V1'}" if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """The page of one version of a project."""
+        """Asks for the page of one version of a project."""
         url = self.url_of(request, resource)
         found = self.named_in(url)
         asked, base = found[1], self.base(url)
@@ -49,19 +50,19 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         answer = yield Question(page, accept="text/html", page=True)
         answer.check()
         meta = _meta(answer.body)
-        said = _DOI.search(meta.get("dc.identifier", ""))
-        if said is None:
+        doi = _DOI.search(meta.get("dc.identifier", ""))
+        if doi is None:
             if _GONE.search(answer.body[:200_000].decode("utf-8", "replace")):
                 raise PlatformNotFound("according to the page, the project no longer exists")
             raise PlatformError("meta DC.identifier: the page has no DOI of a project")
-        if said[1] != asked or (said[2] or version).upper() != version.upper():
-            known = f"{said[1]} {said[2] or ''}".strip()
+        if doi[1] != asked or (doi[2] or version).upper() != version.upper():
+            known = f"{doi[1]} {doi[2] or ''}".strip()
             raise FilesetPlatformScopeError(f"{asked} {version} was asked for, and the page is of {known}")
         where = f"/openicpsr/{asked}/fcr:versions/{version}"
         item = self.item(
             url, f"{asked}{version}", [], title=meta.get("dc.title"), version=version, order=(int(version[1:]),),
             work_id=asked, name=item_name(self.domain(url), asked, version), page=page,
-            meta={"date": meta.get("dc.date"), "doi": said[0]}, work_doi=f"10.3886/E{asked}",
+            meta={"date": meta.get("dc.date"), "doi": doi[0]}, work_doi=f"10.3886/E{asked}",
             bundle=urljoin(page, f"download/project?dirPath={where}"), bundle_only=True,
             published=tist_of(meta.get("dc.date", "")),
         )  # fmt: skip
@@ -75,7 +76,7 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
 
 
 def _meta(body: bytes) -> dict[str, str]:
-    """The first content of each name of a page's meta elements, names in lower case."""
+    """The meta elements of a page by lower-case names; of several with one name the first."""
     found: dict[str, str] = {}
     for name, content in Page(body).meta():
         found.setdefault(name.lower(), content)

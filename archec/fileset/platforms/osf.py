@@ -1,4 +1,4 @@
-"""OSF: the storage of a project or a registration, read directory by directory."""
+"""OSF: the files of a project or registration, which are listed directory by directory."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class OsfHelper(FilesetPlatformHelper):
     pages = ("/{work}/", "/{work}/")
 
     def matches(self, url: str) -> bool:
-        """Projects and registrations, by the short word in their URLs."""
+        """Matches projects and registrations, by the short id in their URLs."""
         found = _NODE.match(path_of(url))
         return found is not None and found[1] not in _NO_NODE
 
     def id_in(self, url: str) -> str:
-        """The short word."""
+        """The short id."""
         found = _NODE.match(path_of(url))
         return found[1] if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """The node, whether it has components, then its directories, page by page."""
+        """Asks for the node, then for its components, then for its directories page by page."""
         url = self.url_of(request, resource)
         asked, base = self.id_in(url), self.base(url)
         if not asked:
@@ -84,7 +84,7 @@ class OsfHelper(FilesetPlatformHelper):
         )  # fmt: skip
 
     def domain(self, url: str) -> str:
-        """That of its pages."""
+        """The domain of the platform's pages, also for URLs of its API."""
         return super().domain(url).removeprefix("api.")
 
 
@@ -98,7 +98,7 @@ def _check_open(attributes: Field) -> None:
 
 
 def _files(url: str, base: str) -> FileQuestions:
-    """The files of a directory and of all directories in it."""
+    """Asks for the files of a directory and of all directories below it. Returns them sorted by path."""
     manifest: list[FilesetManifestFile] = []
     folders = [url]
 

@@ -1,4 +1,4 @@
-"""Which platforms there are, and of which of them a URL is."""
+"""The list of platforms, and selection of the one for a request."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from archec.fileset.platforms.osf import OsfHelper
 from archec.fileset.platforms.zenodo import B2shareHelper, InvenioHelper, ZenodoHelper
 
 ENTRY_POINTS = "archec.fileset_platforms"
-"""The group of entry points in which other packages offer helpers: name = module:class."""
+"""The entry point group by which other packages add helpers: name = module:class."""
 
 OWN: Sequence[type[FilesetPlatformHelper]] = (
     ZenodoHelper, FigshareHelper, ArchiveOrgHelper, OsfHelper, DryadHelper, MendeleyHelper, OpenIcpsrHelper,
     FourTuHelper, B2shareHelper, HalHelper, InvenioHelper, DspaceHelper, DataverseHelper, GenericHelper,
 )  # fmt: skip
-"""archec's own, in the order in which they are asked; Dataverse, which may be on any host, and the last resort last."""
+"""archec's own helpers in the order in which they are tried. Dataverse, which may be on any host, and the generic
+fallback are last."""
 
 
 class Registry:
-    """The platforms as configured. Raises ConfigError for a platform that there is not."""
+    """The configured platforms. Raises ConfigError for an unknown platform."""
 
     def __init__(self, configs: Mapping[str, PlatformConfig]) -> None:
         classes = {cls.name: cls for cls in (*_others(), *OWN)}
@@ -42,11 +43,11 @@ class Registry:
                     f"fileset.platforms: there is no platform {name!r}", hint=f"available: {', '.join(sorted(classes))}"
                 )
         self.helpers = [cls(configs.get(name)) for name, cls in classes.items()]
-        # Who is configured with their own hosts goes first: a host may be that of a last resort, too.
+        # Platforms with configured hosts go first, since fallbacks may match the same hosts.
         self.helpers.sort(key=lambda helper: not helper.config.hosts)
 
     def match(self, request: IngestRequest, resource: Resource | None) -> FilesetPlatformHelper | None:
-        """The platform of a request, None if it is of none."""
+        """The first platform that matches a request; None if there is none."""
         return next((helper for helper in self.helpers if helper.match_request(request, resource, None)), None)
 
 

@@ -1,7 +1,7 @@
-"""Zenodo, and any other InvenioRDM: records, in all the forms that they have had.
+"""Zenodo, B2SHARE and other installations of InvenioRDM: records, in all formats that Zenodo has used.
 
 Until October 2023 a file had ``bucket`` and ``type``; for some weeks ``filename``, ``filesize`` and a checksum without
-its kind; since then ``key``, ``size`` and ``links.self``. InvenioRDM's own form has ``files.entries``. """
+its kind; since then ``key``, ``size`` and ``links.self``. InvenioRDM's own format has ``files.entries``."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ _NAMED_RECORD = re.compile(r"/api/records/([^/]+)/")
 
 
 class InvenioHelper(FilesetPlatformHelper):
-    """An installation of InvenioRDM, by its configured hosts."""
+    """InvenioRDM on configured hosts."""
 
     name = "inveniordm"
     api = "/api"
     pages = ("/records/{work}", "/records/{version}")
 
     def matches(self, url: str) -> bool:
-        """Records, DOIs and communities."""
+        """Matches records, DOIs and communities."""
         path = path_of(url)
         return any(pattern.search(path) for pattern in (_RECORD, _DOI, _COMMUNITY))
 
     def id_in(self, url: str) -> str:
-        """That of the record."""
+        """The id of the record."""
         found = _RECORD.search(path_of(url)) or _DOI.search(path_of(url))
         return found[1] if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """One record; its files, where it does not have them itself."""
+        """Asks for a record, and for its files if the record does not list them."""
         url = self.url_of(request, resource)
         path, base = path_of(url), self.base(url)
         asked = self.id_in(url)
@@ -118,14 +118,14 @@ class ZenodoHelper(InvenioHelper):
 
 
 class B2shareHelper(InvenioHelper):
-    """B2SHARE, whose records are like those of the older Invenio, without links of their files."""
+    """B2SHARE, whose records are like those of older versions of Invenio, without links for files."""
 
     name = "b2share"
     hosts: ClassVar[tuple[str, ...]] = ("b2share.eudat.eu", "b2share.fz-juelich.de")
 
 
 def _single(body: Field) -> Field:
-    """A record; also as the only hit of a search."""
+    """The record in an answer, which may be a search result with one hit."""
     hits = body["hits"]["hits"]
     if "hits" not in body:
         return body
@@ -138,7 +138,7 @@ def _single(body: Field) -> Field:
 
 
 def _concept(record: Field) -> str:
-    """The id of all versions; empty if the record does not say."""
+    """The id of all versions together; empty if the record does not state it."""
     for field in (record["conceptrecid"], record["parent"]["id"]):
         if not field.is_null:
             return field.word_or_none() or ""
@@ -169,7 +169,7 @@ def _check_published(record: Field) -> None:
 
 
 def _rows(record: Field) -> Field:
-    """The files in the record itself. Raises EmptyManifest if it is to have none."""
+    """The files that the record lists; null if it lists none. Raises EmptyManifest if files are disabled."""
     rows = record["files"]
     if not rows.is_object:
         return rows
