@@ -1,1 +1,1 @@
-"""The HTTP server that capabilities join, each with its own routes."""
+"""The HTTP server that serves the routes of all capabilities."""

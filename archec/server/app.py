@@ -1,4 +1,4 @@
-"""The application: capabilities side by side, with ``/healthz``, ``/metrics`` and a first page."""
+"""The ASGI application: the routes of all capabilities, ``/healthz``, ``/metrics`` and an index page."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from archec.server.observe import Observed
 
 
 class Capability(Protocol):
-    """A part of the server, in its own directory. The server starts it, and stops it last of all."""
+    """A part of the server. Its ``running`` context spans the life of the server."""
 
     name: str
     page: str
-    """The part of its paths that stands on the server's first page, "" for none."""
+    """The path that the index page links to, or ""."""
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Its routes; no two capabilities share a path."""
+        """Its routes. No two capabilities share a path."""
         ...
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Entered when the server starts and left when all requests are done."""
+        """Entered when the server starts, and left when all requests are complete."""
         ...
 
     def healthy(self) -> str:
-        """ "" while it can do its work, else what is wrong. Must not wait."""
+        """Returns "" if it works, otherwise the fault. Must not block."""
         ...
 
     def metrics(self) -> Iterable[Metric]:
-        """Its metrics for ``/metrics`` at this moment. Must not wait."""
+        """Its current metrics for ``/metrics``. Must not block."""
         ...
 
 
 def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
-    """The ASGI application of these capabilities."""
+    """Returns the ASGI application for these capabilities."""
     registry = CollectorRegistry()
     Info("archec", "The version that runs.", registry=registry).info({"version": __version__})
     registry.register(_Collected(capabilities))
@@ -86,7 +86,7 @@ class _Collected(Collector):
 
 
 def _first_page(names: Sequence[str]) -> str:
-    """What is at ``/``: where to go from here. The links are relative, for a proxy may have a path before it."""
+    """The index page. Its links are relative, because a proxy may add a path prefix."""
     links = "".join(f'<li><a href="{escape(name)}">/{escape(name)}</a></li>\n' for name in [*names, "healthz"])
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>archec</title></head>\n'
@@ -105,7 +105,7 @@ def _parts(names: Sequence[str]) -> Callable[[str], str]:
 
 
 class AbsentCapability:
-    """See the module, and :class:`archec.server.app.Capability`."""
+    """Stands in for a capability that could not be opened: all its paths answer 503. See :class:`Capability`."""
 
     page = ""
 
@@ -113,7 +113,7 @@ class AbsentCapability:
         self.name, self._reason = name, reason
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Its path, and all below it."""
+        """Its path and everything below it."""
         methods = ["GET", "POST"]
         return [Route(f"/{self.name}", self._serve, methods=methods), Route(f"/{self.name}/{{rest:path}}", self._serve)]
 
@@ -122,13 +122,13 @@ class AbsentCapability:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Nothing is done."""
+        """Does nothing."""
         yield
 
     def healthy(self) -> str:
-        """It is as it should be."""
+        """Always healthy: its absence was reported at the start."""
         return ""
 
     def metrics(self) -> Iterable[Metric]:
-        """None."""
+        """No metrics."""
         return ()

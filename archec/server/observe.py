@@ -1,7 +1,7 @@
-"""The outermost layer: every request is counted and, if wanted, logged; nothing escapes it.
+"""The outermost ASGI layer: counts requests, logs them if configured, and handles all exceptions.
 
-One line a request, in the combined log format with the time it took (seconds) at its end, so that the
-usual tools read it. What a client sent is escaped.
+One line per request, in the combined log format with the duration in seconds appended, which the usual tools can read.
+Data from clients is escaped.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ACCESS_LOG = logging.getLogger("archec.requests")
 _errors = logging.getLogger("archec.server")
 _UNSAFE = re.compile(r'[^\x20-\x7e]|["\\]')
 _TEXTS = {503: "Not at present.", 500: "Something went wrong here. It has been noted."}
-"""What clients receive for internal errors, whose own texts may name paths and hosts."""
+"""Texts for internal errors. Messages of exceptions may contain paths and host names, so they are not sent."""
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 def log_accesses(where: str, base: Path) -> None:
-    """Sends the access log to stdout (``-``), a file, or nowhere. Raises :class:`StorageFailed`."""
+    """Sends the access log to stdout (``-``), a file, or nowhere (""). Raises :class:`StorageFailed`."""
     for old in list(ACCESS_LOG.handlers):
         ACCESS_LOG.removeHandler(old)
         old.close()
@@ -43,7 +43,7 @@ def log_accesses(where: str, base: Path) -> None:
         handler = logging.StreamHandler(sys.stdout)
     else:
         try:
-            handler = WatchedFileHandler(base / where, encoding="utf-8")  # reopens a file that was rotated away
+            handler = WatchedFileHandler(base / where, encoding="utf-8")  # reopens the file after a rotation
         except OSError as error:
             raise StorageFailed(f"{base / where}: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("%(message)s"))
@@ -51,11 +51,11 @@ def log_accesses(where: str, base: Path) -> None:
 
 
 class Cut(Exception):
-    """An answer that has begun and cannot be completed; the log says why. Its connection is closed."""
+    """A response has begun but cannot be completed. The reason is in the log. The connection is closed."""
 
 
 class Observed:
-    """An application whose requests are counted and logged. ``part_of`` names the capability that a path belongs to."""
+    """An application whose requests are counted and logged. ``part_of`` maps a path to the name of its capability."""
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry, part_of: Callable[[str], str]) -> None:
         self._app, self._part_of = app, part_of
@@ -74,15 +74,15 @@ class Observed:
             return
         begun = time.monotonic()
         status = size = 0
-        whole = False
+        is_complete = False
 
         async def counted(message: Message) -> None:
-            nonlocal status, size, whole
+            nonlocal status, size, is_complete
             if message["type"] == "http.response.start":
                 status = message["status"]
             elif message["type"] == "http.response.body":
                 size += len(message.get("body", b""))
-                whole = not message.get("more_body", False)
+                is_complete = not message.get("more_body", False)
             await send(message)
 
         self._active.inc()
@@ -95,8 +95,8 @@ class Observed:
                 _errors.warning("%s %s was cut off: %s", scope["method"], _escaped(scope["path"]), error)
             elif error.http_status >= 500:
                 _errors.error("%s: %s", _escaped(scope["path"]), error)
-            if status and not whole:
-                raise Cut from error  # its client must not take a part for the whole
+            if status and not is_complete:
+                raise Cut from error  # the client must not take a partial body for a complete one
             if not status:
                 await _refusal(error)(scope, receive, counted)
         finally:

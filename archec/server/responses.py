@@ -1,7 +1,7 @@
-"""Bodies: in the content coding that the client asked for, and sent in chunks.
+"""Responses with a negotiated content coding, and bodies sent in chunks.
 
-Own negotiation (RFC 9110, sections 8.4 and 12.5.3), since Starlette's middleware knows gzip only and sends it to
-clients that refuse it (``gzip;q=0``). Nothing is encoded for a client that did not ask for it.
+Negotiation is our own (RFC 9110, sections 8.4 and 12.5.3), because Starlette's middleware supports only gzip and sends
+it to clients that refuse it (``gzip;q=0``). Clients that do not ask for a coding get none.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 CODINGS = ("zstd", "gzip", "deflate")
-"""Those that can be made, in the order of preference among equals."""
+"""Supported codings. If weights are equal, the first one is preferred."""
 
 _MINIMUM = 500
-"""Bytes below which encoding gains nothing."""
+"""Size in bytes below which a body is not encoded."""
 _ZLIB_LEVEL = 1
-"""A quarter more bytes than level 6 makes, in a third of the time."""
+"""Output is a quarter larger than at level 6, in a third of the time."""
 _ZSTD_LEVEL = 3
 _PIECE = 1 << 16
 
 
 @lru_cache(maxsize=256)
 def choose_coding(accept: str) -> str:
-    """The coding to use for an Accept-Encoding header, "" for none.
+    """Returns the coding for an Accept-Encoding header, or "" for none.
 
-    The greatest weight wins, among equals the first of :data:`CODINGS`. One that accepts anything (``*``) gets gzip.
+    The greatest weight wins; if weights are equal, the first of :data:`CODINGS`. ``*`` is answered with gzip.
     """
     weights: dict[str, float] = {}
     for part in accept.lower().split(",")[:50]:
@@ -54,7 +54,8 @@ def _weight(parameters: str) -> float:
 
 
 def encode(body: bytes, coding: str) -> tuple[bytes, str]:
-    """``body`` in one of :data:`CODINGS`, and that coding; as it is, and "", where that is "" or the body is small."""
+    """Encodes ``body`` with one of :data:`CODINGS`. Returns it with the coding used: "" if ``coding`` is "" or the body
+    is small."""
     if not coding or len(body) < _MINIMUM:
         return body, ""
     if coding == "zstd":
@@ -64,8 +65,8 @@ def encode(body: bytes, coding: str) -> tuple[bytes, str]:
 
 
 class PiecewiseResponse(Response):
-    """A response whose ``body`` is sent in pieces, so that a slow client holds back its sender and not our memory.
-    Awaiting it ends when nearly all is sent."""
+    """A response that sends ``body`` in pieces, so that a slow client slows down the sender instead of filling memory.
+    The call returns once nearly everything is sent."""
 
     def __init__(self, body: bytes, *, status: int = 200, type_: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(body, status, dict(headers or {}), type_)

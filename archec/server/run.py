@@ -1,8 +1,8 @@
-"""Running the application: uvicorn with limits and a graceful stop.
+"""Runs the application in uvicorn, with limits and a graceful shutdown.
 
-On SIGTERM or SIGINT the server takes no new connections, finishes the requests in progress (for
-``server.stop_timeout`` at most) and ends. uvicorn has no limit for the time in which a request's head must arrive: that
-is for the proxy in front of it (``docs/operations.md``).
+On SIGTERM or SIGINT the server stops accepting connections, completes the requests in progress (for at most
+``server.stop_timeout``) and exits. uvicorn has no timeout for receiving the head of a request: the proxy in front of it
+has to provide that (``docs/operations.md``).
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from archec.server.observe import Cut
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 15
-"""Seconds that a connection may wait for its next request."""
+"""Seconds for which an idle connection waits for the next request."""
 _MAX_HEAD = 1 << 16
-"""Bytes of a request's line and headers."""
+"""Maximum size in bytes of request line and headers."""
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class _Bounded(HttpToolsProtocol):
-    """HTTP by llhttp, which takes a fraction of the time of h11, with a limit for a request's head, which it lacks."""
+    """HTTP parsed by llhttp, which is several times faster than h11, with a limit for the size of request heads, which
+    uvicorn's class lacks."""
 
     _in_head = True
     _head = 0
 
     def data_received(self, data: bytes) -> None:
-        """Counts the bytes of a head; one that is too large ends the connection."""
+        """Counts the bytes of a request head. Closes the connection if it is too large."""
         if self._in_head:
             self._head += len(data)
         super().data_received(data)
@@ -42,23 +43,23 @@ class _Bounded(HttpToolsProtocol):
             self.transport.close()
 
     def on_headers_complete(self) -> None:
-        """The head is over."""
+        """Called at the end of a request head."""
         self._in_head, self._head = False, 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The next head begins."""
+        """Called at the end of a request: the next head begins."""
         self._in_head = True
         super().on_message_complete()
 
 
 def listen(config: ServerConfig) -> socket.socket:
-    """A socket that listens where the configuration says. Raises :class:`ConfigError`."""
+    """Returns a socket that listens on the configured host and port. Raises :class:`ConfigError`."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    # asyncio sets TCP_NODELAY on what such a socket accepts, but only if its protocol is given.
+    # asyncio sets TCP_NODELAY on accepted connections only if the protocol is stated here.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        # Accepted connections inherit it: the kernel cuts one whose client takes nothing in for this long.
+        # Inherited by accepted connections: the kernel closes one whose client reads nothing for this long.
         patience = max(1, round(config.send_timeout * 1000))
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(patience, 1 << 30))
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -72,7 +73,7 @@ def listen(config: ServerConfig) -> socket.socket:
 
 
 def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
-    """A server for ``app``; its ``run(sockets=[...])`` returns when it is asked to stop."""
+    """Returns a server for ``app``. Its ``run(sockets=[...])`` returns after a signal to stop."""
     logging.getLogger("uvicorn.error").addFilter(_is_new)
     return uvicorn.Server(
         uvicorn.Config(
@@ -95,5 +96,5 @@ def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
 
 
 def _is_new(record: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn's log tells what ours does not."""
+    """Whether a record of uvicorn's log has information that our log lacks."""
     return record.exc_info is None or not isinstance(record.exc_info[1], Cut)

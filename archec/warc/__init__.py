@@ -1,1 +1,1 @@
-"""WARC records and CDXJ index lines of what an archive holds."""
+"""WARC records and CDXJ index lines for the contents of an archive."""

@@ -1,4 +1,4 @@
-"""CDXJ indexes: one line for each record, sorted by key (SURT) and time; written and read."""
+"""CDXJ indexes: writing and reading lines, one per record, sorted by key (SURT) and time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REVISIT = "warc/revisit"
 
 
 class IndexLine(NamedTuple):
-    """A line of an index: all of it with its line end, its prefix (see :func:`prefix`), the file that it names."""
+    """A line of an index: with its line end, its prefix (see :func:`prefix`), and the filename in it."""
 
     line: bytes
     prefix: bytes
@@ -32,24 +32,24 @@ class IndexLine(NamedTuple):
         return value
 
     def payload(self) -> str:
-        """The payload digest of the record, ``""`` if it has none or is a revisit."""
+        """The payload digest of the record, or ``""`` if it has none or is a revisit."""
         value = self.fields()
         return "" if value.get("mime") == _REVISIT else str(value.get("digest", ""))
 
 
 @lru_cache(maxsize=4096)
 def timestamp(tist: int) -> str:
-    """A tist as the 14 digits of an index."""
+    """A tist as a timestamp of 14 digits."""
     return datetime.fromtimestamp(tist, tz=timezone.utc).strftime("%Y%m%d%H%M%S").rjust(14, "0")
 
 
 def prefix(uri: str, tist: int) -> bytes:
-    """The beginning of the index line of an observation: key, time and URI, which no other observation shares."""
+    """The start of the index line of an observation: key, time and URI. It is unique per observation."""
     return f'{urlkey(uri)} {timestamp(tist)} {{"url":"{uri}"'.encode()
 
 
 def index_line(prefix: bytes, seen: Observation, digest: str, offset: int, length: int, filename: str) -> bytes:
-    """The index line of a record whose gzip member has ``length`` bytes at ``offset`` of a file."""
+    """The index line of a record whose gzip member has ``length`` bytes at ``offset`` in a file."""
     value = {
         "mime": _mime(seen),
         **({"status": str(http_status(seen))} if seen.kind in ("response", "redirect") else {}),
@@ -62,7 +62,8 @@ def index_line(prefix: bytes, seen: Observation, digest: str, offset: int, lengt
 
 
 def read_index(file: BinaryIO, name: str) -> Iterator[IndexLine]:
-    """The lines of an index. Raises CorruptArchive, with ``name`` and line, for anything else."""
+    """Yields the lines of an index. Raises CorruptArchive, which states ``name`` and the line, for an invalid or
+    unsorted line."""
     number, before = 0, b""
     while line := file.readline(_MAX_LINE):
         number += 1

@@ -1,4 +1,5 @@
-"""WARC 1.1 records (ISO 28500:2017) of states and visits. An observation always gives the same bytes."""
+"""WARC 1.1 records (ISO 28500:2017) for states and visits. Deterministic: an observation always yields the same
+bytes."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ from archec.tist import iso
 WARC_VERSION = "1.1"
 
 RecordKind = Literal["resource", "response", "redirect", "revisit", "metadata"]
-"""A template or a file that came by FTP; a response with its body; a response that redirects; an unchanged visit; what
-is known of a loss."""
+"""In this order: a template or a file fetched by FTP; a response with its body; a redirect; a visit that found a state
+unchanged; what is known about a loss."""
 LOSS = "urn:x-archec:lost:"
-"""Precedes the URI of an obi in that of its losses, so that none of them is taken for a capture of the obi."""
+"""Prefix of the URI in the record of a loss, so that it is not taken for a capture of the obi."""
 
 _NAMESPACE = uuid.NAMESPACE_URL
 _BUILDER = RecordBuilder(warc_version=WARC_VERSION)
@@ -48,11 +49,11 @@ _CHUNK = 1 << 20
 class Observation(NamedTuple):
     """A state of an obi, a visit that found a state unchanged, or a loss.
 
-    ``noted`` is the tist at which the state was noted, which is earlier than ``tist`` for a revisit and a loss; ``at``
-    that under which its bytes are, 0 if it is the same. ``sha256``, ``size`` (-1: unknown) and ``type`` (media type)
-    are those of the bytes; ``status``, ``headers`` and ``target`` (of a redirect) those of the response. ``unchanged``
-    tells whether a revisit relies on the server (304) rather than on the bytes. The ``headers`` of a loss are what is
-    known of it.
+    ``noted`` is the tist at which the state was noted; for a revisit and a loss it is earlier than ``tist``. ``at`` is
+    the tist under which the bytes are stored, 0 if it is the same. ``sha256``, ``size`` (-1: unknown) and ``type``
+    (media type) describe the bytes; ``status``, ``headers`` and ``target`` (of a redirect) the response. ``unchanged``:
+    a revisit relies on the server's 304, not on a comparison of bytes. The ``headers`` of a loss are what is known
+    about it.
     """
 
     kind: RecordKind
@@ -70,9 +71,10 @@ class Observation(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The bytes of an observation: a stream at its beginning, its size, its checksums in hex.
+    """The bytes of an observation: a stream positioned at its start, its size, and its checksums in hex.
 
-    ``payload`` and ``block`` are digests as WARC headers have them. The block of a response includes its HTTP header.
+    ``payload`` and ``block`` are digests in the format of WARC headers. The block of a response includes its HTTP
+    header.
     """
 
     stream: BinaryIO
@@ -86,7 +88,7 @@ class Contents(NamedTuple):
 def contents_of(file: BinaryIO, head: bytes = b"") -> Contents:
     """Reads an open file, and computes its digests and that of the block that begins with the HTTP header ``head``.
 
-    A small file is kept in memory and closed; a large one is left open at its beginning.
+    A small file is read into memory and closed. A large one is left open, positioned at its start.
     """
     try:
         digests = Digests(sha1=True)
@@ -114,41 +116,41 @@ def contents_of(file: BinaryIO, head: bytes = b"") -> Contents:
 
 
 def digest_of(data: bytes) -> str:
-    """The digest of bytes in memory, as WARC headers have it."""
+    """The digest of bytes in memory, in the format of WARC headers."""
     return _digest(hashlib.sha1(data, usedforsecurity=False).digest())
 
 
 def _digest(sha1: bytes) -> str:
-    # SHA-1 in base 32 is what tools for web archives expect. SHA-256 belongs next to it.
+    # Tools for web archives expect SHA-1 in base32. SHA-256 is stated next to it.
     return "sha1:" + base64.b32encode(sha1).decode("ascii")
 
 
 EMPTY = digest_of(b"")
-"""The digest of no bytes: the payload of a redirect, whose body is not kept."""
+"""The digest of zero bytes: the payload of a redirect, whose body is not stored."""
 
 
 def record_id(tist: int, obi: str, kind: str) -> str:
-    """``WARC-Record-ID``, which is the same in every export for the same tist, id and kind of record."""
+    """``WARC-Record-ID``: the same in every export for the same tist, id and kind of record."""
     name = f"urn:x-archec:{kind}:{tist}:{obi}".encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     return f"<urn:uuid:{uuid.uuid5(_NAMESPACE, name)}>"
 
 
 def media_type(text: str) -> str:
-    """The media type at the beginning of a text, ``""`` if there is none."""
+    """The media type at the start of a text, or ``""``."""
     match = _MEDIA_TYPE.match(text)
     return match[0] if match else ""
 
 
 def http_status(seen: Observation) -> int:
-    """The recorded status; the usual one if none was recorded."""
+    """The recorded status, or the usual one if none was recorded."""
     return seen.status or (302 if seen.kind == "redirect" else 200)
 
 
 def http_head(seen: Observation) -> StatusAndHeaders:
-    """Status line and headers of a response as recorded.
+    """The recorded status line and headers of a response.
 
-    ``Content-Length`` is that of the bytes in the record. If the server sent another value (or the body of a redirect,
-    which is not kept), that is in ``X-Archive-Orig-Content-Length``.
+    ``Content-Length`` is the number of bytes in the record. A different value sent by the server (or that of the body
+    of a redirect, which is not stored) is in ``X-Archive-Orig-Content-Length``.
     """
     size = "0" if seen.kind == "redirect" else str(seen.size)
     headers: list[tuple[str, str]] = []
@@ -169,16 +171,16 @@ def http_head(seen: Observation) -> StatusAndHeaders:
     head = StatusAndHeaders(line, headers, protocol="HTTP/1.1")
     try:
         head.compute_headers_buffer()
-    except UnicodeEncodeError:  # a parameter whose very name is not ASCII
+    except UnicodeEncodeError:  # the name of a parameter is not ASCII
         head.headers = [(name, quote(value, safe=_PRINTABLE)) for name, value in headers]
         head.compute_headers_buffer()
     return head
 
 
 TLS_FIELD = "archec-tls"
-"""The field among recorded headers that is not the server's: what TLS needed beyond what is usual."""
+"""A field among recorded headers that is not the server's: the TLS exceptions that were needed."""
 _SHA256 = "WARC-X-Archec-SHA256"
-"""The header with what archec identifies the contents by; WARC digests are SHA-1, as other tools expect."""
+"""The header for the SHA-256 by which archec identifies contents. WARC digests are SHA-1, as other tools expect."""
 
 
 def warcinfo(part_of: str, filename: str, tist: int) -> ArcWarcRecord:
@@ -210,7 +212,7 @@ def response(seen: Observation, head: StatusAndHeaders, contents: Contents) -> A
 
 
 def resource(seen: Observation, contents: Contents) -> ArcWarcRecord:
-    """A template, a manifest, or a file that came by FTP: bytes without an HTTP header."""
+    """A template, a manifest, or a file fetched by FTP: bytes without an HTTP header."""
     has_type = "://" in seen.id[:8] or is_fileset(seen.id)
     kind = (media_type(seen.type) or "application/octet-stream") if has_type else _TEMPLATE
     headers = _headers(seen, contents.payload, contents.block) | {"Content-Type": kind, _SHA256: contents.sha256}
@@ -220,7 +222,7 @@ def resource(seen: Observation, contents: Contents) -> ArcWarcRecord:
 
 
 def redirect(seen: Observation, head: StatusAndHeaders) -> ArcWarcRecord:
-    """A response that redirects, without its body, which is not kept."""
+    """A redirect, without its body, which is not stored."""
     headers = _headers(seen, EMPTY, digest_of(head.headers_buff)) | {"WARC-Truncated": "unspecified"}
     return _BUILDER.create_warc_record(
         target_uri(seen.id), "response", io.BytesIO(), 0, _HTTP, headers, http_headers=head
@@ -228,7 +230,7 @@ def redirect(seen: Observation, head: StatusAndHeaders) -> ArcWarcRecord:
 
 
 def revisit(seen: Observation, digest: str) -> ArcWarcRecord:
-    """A visit that found a state unchanged; ``digest`` is the payload digest of that state."""
+    """A visit that found a state unchanged. ``digest`` is the payload digest of that state."""
     original = "resource" if seen.id.startswith("ftp:") else "response"
     headers = _headers(seen, digest, EMPTY) | {
         "WARC-Profile": _PROFILES[seen.unchanged],
@@ -240,13 +242,13 @@ def revisit(seen: Observation, digest: str) -> ArcWarcRecord:
 
 
 def loss_block(seen: Observation) -> bytes:
-    """What is known of a loss, as named fields."""
+    """What is known about a loss, as named fields."""
     lines = (f"{name}: {_CONTROL.sub(' ', value).strip()}\r\n" for name, value in seen.headers)
     return "".join(lines).encode("utf-8", "replace")
 
 
 def loss(seen: Observation, block: bytes) -> ArcWarcRecord:
-    """What is known of a loss, which refers to the last state before it."""
+    """A metadata record about a loss. It refers to the last state before it."""
     original = "response" if seen.id.startswith("http") else "resource"
     headers = {
         "WARC-Record-ID": record_id(seen.tist, seen.id, "metadata"),

@@ -1,4 +1,5 @@
-"""The client makes one attempt at a task: request, head, body into a temporary file. No retries, no redirects."""
+"""The client makes one attempt at a task: request, response head, body into a temporary file. No retries or
+redirects."""
 
 from __future__ import annotations
 
@@ -28,41 +29,41 @@ from archec.web.transport import Transports
 _EMPTY = httpx.ByteStream(b"")
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 _SMALL = 1 << 18
-"""A body up to this size is written once it is complete, a larger one while it is received."""
+"""A body up to this size is written when it is complete, a larger one while it arrives."""
 _BLANKS = bytes(32 if code < 32 or code == 127 else code for code in range(256))
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A request in flight. Times are those of the event loop. ``verdict`` names the limit that was exceeded, if any.
+    """A request in flight. Times are those of the event loop. ``verdict`` states the limit that was exceeded, if any.
 
-    Checking all flights now and then is cheaper than several timers for each, and it notices what a timeout of
-    a single read does not: a server that sends one byte a second.
+    Checking all flights periodically is cheaper than several timers for each, and detects what a timeout per read does
+    not: a server that sends one byte a second.
     """
 
     started: float
     runner: asyncio.Task[None] | None = None
     """The task to cancel when a limit is exceeded."""
     on_release: Callable[[], None] | None = None
-    """Called once, when the request is over; its body may still have to be written."""
+    """Called once, when the request is complete; its body may still have to be written."""
     sent: float = 0.0
     head_at: float = 0.0
-    """When the head of the answer arrived."""
+    """When the response head arrived."""
     last: float = 0.0
     """When the last chunk of the body arrived."""
     received: int = 0
     verdict: str = ""
     lasting: bool = False
-    """Whether a retry in this run would fail as well."""
+    """Whether a retry in this run would fail, too."""
 
     def release(self) -> None:
-        """The request is over: another may start in its place."""
+        """Marks the request as complete: another one may start."""
         callback, self.on_release = self.on_release, None
         if callback is not None:
             callback()
 
     def overdue(self, now: float, config: FetchConfig, tuning: Tuning) -> bool:
-        """Whether a time limit has been exceeded; true only once."""
+        """Whether a time limit has been exceeded. Returns True only once."""
         if self.verdict:
             return False
         if now - self.started > config.total_timeout:
@@ -83,7 +84,8 @@ class Flight:
 class Attempt(NamedTuple):
     """The result of an attempt.
 
-    ``lasting``: a retry in this run would end the same way; ``answer``: the state of its connection after the response.
+    ``lasting``: a retry in this run would give the same result. ``answer``: the state of the connection after the
+    response.
     """
 
     hop: Hop
@@ -92,10 +94,10 @@ class Attempt(NamedTuple):
 
 
 class Client:
-    """Makes attempts. ``progress`` is called with bytes received and requests sent since it was called last.
+    """Makes attempts. ``progress`` is called with the numbers of bytes received and requests sent since its last call.
 
-    The URL of a request is that of the origin, and the extension ``target`` has the rest: httpx then need not parse
-    every URL, and the target is sent exactly as it stands.
+    A request's URL is only its origin; the extension ``target`` has the rest. This saves httpx from parsing every URL,
+    and the target is sent exactly as it is.
     """
 
     def __init__(
@@ -122,7 +124,8 @@ class Client:
         )
 
     async def attempt(self, task: FetchTask, flight: Flight) -> Attempt:
-        """Attempts a task. A fault of the server or the network ends in a failed hop; a sink's errors are raised."""
+        """Attempts a task. Faults of the server or the network are returned as a failed hop; errors of the sink are
+        raised."""
         response: httpx.Response | None = None
         seen = Hop(task.url, "failed")
         try:
@@ -138,7 +141,7 @@ class Client:
             fault = fault_of(error)
             attempt = Attempt(seen._replace(outcome=fault.outcome, message=fault.message), fault.lasting)
         except asyncio.CancelledError:
-            if not flight.verdict:  # it was not cancelled for its time limit: the fetcher is being stopped
+            if not flight.verdict:  # cancelled because the fetcher stops, not by a time limit
                 raise
             attempt = Attempt(seen._replace(outcome=Outcome.TIMEOUT, message=flight.verdict), flight.lasting)
         finally:
@@ -149,14 +152,15 @@ class Client:
     async def open(
         self, url: str, flight: Flight, etag: str = "", last_modified: str = "", *, fresh: bool = False
     ) -> httpx.Response:
-        """Sends a request and returns the head of the answer. The caller closes it. Raises ``outcome.EXPECTED``.
+        """Sends a request and returns the response head. The caller closes the response. Raises ``faults.EXPECTED``.
 
-        ``fresh``: on a new connection, where no answer to another request can be taken for this one's.
+        ``fresh``: use a new connection, so that no response to an earlier request can be taken for the one to this
+        request.
         """
         loop = asyncio.get_running_loop()
         scheme, _, rest = url.partition("://")
         slash = rest.find("/")
-        # These checks keep line ends and blanks out of the request line, wherever the URL is from.
+        # Keeps line ends and blanks out of the request line, whatever the source of the URL.
         if slash <= 0 or not (rest.isascii() and rest.isprintable()) or " " in rest:
             raise httpx.UnsupportedProtocol("not a normalised URL")
         headers = self._headers
@@ -237,7 +241,7 @@ class Client:
         )
 
     async def _drain(self, flight: Flight, response: httpx.Response) -> None:
-        """Reads a small unwanted body so that its connection can be kept."""
+        """Reads a small unwanted body so that its connection can be reused."""
         with suppress(*EXPECTED):
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
@@ -253,7 +257,7 @@ def _origin(origin: str) -> httpx.URL:
 
 
 def _seen(task: FetchTask, response: httpx.Response, fields: dict[str, str]) -> Hop:
-    """What the head of an answer says; a failure until its body has come."""
+    """A hop with the data of the response head; it is a failure until the body is complete."""
     headers, tls = kept(fields), response.extensions.get("tls")
     return Hop(
         task.url,
@@ -266,7 +270,7 @@ def _seen(task: FetchTask, response: httpx.Response, fields: dict[str, str]) -> 
 
 
 def _without_body(task: FetchTask, response: httpx.Response, fields: Mapping[str, str], seen: Hop) -> Attempt:
-    """The result of an answer that is not a file: a redirect, not modified, a failure."""
+    """The result of a response that is not a file: a redirect, not modified, or a failure."""
     status = seen.status
     if status == 304 and (task.etag or task.last_modified):
         return Attempt(seen._replace(kind="not-modified", outcome=Outcome.NOT_MODIFIED))
@@ -288,12 +292,12 @@ def _without_body(task: FetchTask, response: httpx.Response, fields: Mapping[str
 
 
 async def close(response: httpx.Response) -> None:
-    """Ends an answer: its connection is kept if the body was read to its end, otherwise closed."""
+    """Closes a response. Its connection is kept if the body was read completely, otherwise closed."""
     await response.stream.aclose()  # type: ignore[union-attr]
 
 
 def _refuse_disguised(host: str) -> None:
-    """Raises Blocked for a private IPv4 address in octal and the like, for which httpx raises InvalidURL."""
+    """Raises Blocked for a private IPv4 address in octal or similar notation, for which httpx raises InvalidURL."""
     try:
         address = socket.inet_ntoa(socket.inet_aton(host.partition(":")[0]))
     except OSError:
@@ -303,5 +307,5 @@ def _refuse_disguised(host: str) -> None:
 
 
 def _header_bytes(value: str) -> bytes:
-    """A header value as bytes that cannot end the line."""
+    """Encodes a header value, with control characters replaced by blanks."""
     return value.encode("latin-1", "replace").translate(_BLANKS)

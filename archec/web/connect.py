@@ -1,10 +1,10 @@
 """Opens connections: choose a proxy, resolve, check the addresses, connect to one of them, TLS.
 
-The guarantees of the guard behind a proxy: a host that is a private or denied address is refused, and a name is
-resolved here and refused if one of its addresses is private or denied. The proxy resolves the name again, so
-a name that answers differently to the proxy gets through; only rules of the proxy itself can stop that. A
-name that cannot be resolved here is refused too, unless ``fetch.allow_networks`` holds ``0.0.0.0/0`` and
-``fetch.deny`` no networks.
+Behind a proxy, the guard guarantees less. A host that is a private or denied address is refused, and a name is resolved
+here and refused if any of its addresses is private or denied. But the proxy resolves the name again, so a name that
+resolves differently for the proxy gets through; only rules of the proxy itself can prevent that. A name that cannot be
+resolved here is refused, too, unless ``fetch.allow_networks`` contains ``0.0.0.0/0`` and ``fetch.deny`` has no
+networks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from archec.web.tls import Tls
 T = TypeVar("T")
 
 MAX_ADDRESSES = 4
-"""Maximum number of a host's addresses that are tried."""
+"""Maximum number of addresses of a host that are tried."""
 
 
 class Connector:
-    """Makes connections whose other end the guard has checked. ``received`` gets the number of bytes as they come;
-    ``issuers`` fetches a certificate from a URL."""
+    """Opens connections to addresses that the guard has checked. ``received`` is called with the number of bytes
+    received; ``issuers`` fetches a certificate from a URL."""
 
     def __init__(self, guard: Guard, tls: Tls, received: Callable[[int], None] | None = None) -> None:
         self._received = received
@@ -43,9 +43,9 @@ class Connector:
     async def connect(
         self, scheme: str, host: str, port: int, timeout: float, *, proxy: Proxy | None = None, exempt: bool = False
     ) -> H1Connection:
-        """A connection for requests to a host: to itself, or to the proxy; for https a tunnel through it.
+        """Opens a connection for requests to a host: directly, to a proxy, or for https through a tunnel of the proxy.
 
-        ``exempt`` from the guard: a host that the operator has named.
+        ``exempt``: the operator has configured this host, so the guard allows private addresses.
 
         Raises:
             Blocked, Denied: the guard allows none of the host's addresses.
@@ -62,13 +62,13 @@ class Connector:
         return await within(timeout, connecting, host)
 
     async def check(self, host: str, port: int, timeout: float) -> None:
-        """Raises Blocked or Denied if a proxy is not to be asked for this host."""
+        """Raises Blocked or Denied if this host may not be connected to through a proxy."""
         await within(timeout, self._guard.check(host, port), f"the name {host}")
 
     async def _direct(self, scheme: str, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
         addresses = await self._guard.resolve(host, port, exempt=exempt)
         connection = await self._first(addresses[:MAX_ADDRESSES], host, port, timeout, tls=scheme == "https")
-        # the address of the socket counts, not the requested one
+        # check the address of the socket, not the requested one
         if refusal := self._guard.refusal(host, connection.address, exempt=exempt):
             connection.abort()
             raise refusal
@@ -85,13 +85,13 @@ class Connector:
     async def _first(
         self, addresses: Sequence[str], host: str, port: int, timeout: float, *, tls: bool
     ) -> H1Connection:
-        """A connection to the first address that accepts one."""
+        """Connects to the first address that accepts."""
         fault: httpx.TransportError = httpx.ConnectError(f"{host} has no address")
         for address in addresses:
             connect = partial(self._to, address, port, host)
             connecting = self._secured(host, connect) if tls else connect(None)
             try:
-                # each gets a share of the time, so that one that drops packets leaves time for the others
+                # each gets a share of the timeout, so that one that drops packets leaves time for the others
                 return await within(timeout / len(addresses), connecting, f"{host} ({address})")
             except OSError as error:
                 if error.errno in OURS:
@@ -127,7 +127,7 @@ class Connector:
     async def _through(
         self, proxy: Proxy, host: str, port: int, timeout: float, context: ssl.SSLContext
     ) -> H1Connection:
-        """TLS with a host on a connection through a proxy."""
+        """Starts TLS with a host on a connection through a proxy."""
         connection = await self._to_proxy(proxy, timeout)
         try:
             netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -157,7 +157,7 @@ async def _no_issuers(url: str) -> bytes:
 
 
 async def within(timeout: float, doing: Awaitable[T], what: str) -> T:
-    """What is done towards a connection. Raises httpx.ConnectTimeout after ``timeout`` seconds."""
+    """Awaits a step of connecting. Raises httpx.ConnectTimeout after ``timeout`` seconds."""
     try:
         return await asyncio.wait_for(doing, timeout)
     except asyncio.TimeoutError as error:
@@ -171,18 +171,18 @@ def _reason(error: OSError) -> str:
 
 
 def named(url: str | httpx.URL) -> dict[str, Any]:
-    """The ``extensions`` of a request for a URL that the operator has named: its host and port need not be public.
+    """Request ``extensions`` for a URL that the operator has configured: its host and port need not be public.
 
-    Redirects and other requests of the same host and port are exempt with it, no others are.
+    Redirects to the same host and port are exempt, too; all others are not.
 
     Raises:
-        httpx.InvalidURL: it is no URL.
+        httpx.InvalidURL: the URL is invalid.
     """
     return {"named": origin_of(httpx.URL(url))}
 
 
 def port_of(url: httpx.URL) -> int:
-    """The port to connect to. Raises httpx.UnsupportedProtocol for one at which nothing can listen."""
+    """The port to connect to. Raises httpx.UnsupportedProtocol for an invalid port."""
     port = url.port if url.port is not None else PORTS.get(url.scheme, 80)
     if not 0 < port < 65536:
         raise httpx.UnsupportedProtocol(f"port {port} is invalid")

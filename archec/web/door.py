@@ -8,14 +8,14 @@
             async for piece in response.aiter_raw():
                 ...
 
-It can do what ``httpx.AsyncClient`` can: any method, JSON, bodies that stream in both directions. Redirects are
-followed only where ``follow_redirects=True`` asks for it, and each hop is judged by the guard like a first URL.
-Addresses that are not public are open only to requests that say with ``extensions=named(url)`` that the operator has
-named their host. There are no cookies, and of the environment only the proxies count.
+The client has all features of ``httpx.AsyncClient``: any method, JSON, bodies that stream in both directions. Redirects
+are followed only with ``follow_redirects=True``, and the guard checks each hop like a first URL. Private addresses are
+allowed only for requests with ``extensions=named(url)``, which states that the operator has configured the host.
+Cookies are ignored, and so is the environment, except for its proxies.
 
-A ``Sender`` does less, and takes half the time: it sends a request and gives the answer to just that.
+A ``Sender`` sends single requests without redirects, in half the time.
 
-What goes wrong is one of ``EXPECTED``; ``fault_of`` says in which outcome and message it ends.
+Errors are instances of ``EXPECTED``; ``fault_of`` maps each to an outcome and a message.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ _NO_BODY = httpx.ByteStream(b"")
 
 
 def open_client(policy: Policy, *, resolver: Resolver | None = None, tuning: Tuning | None = None) -> Client:
-    """A client under a policy, for ``async with``; many requests may be in progress at once."""
+    """Returns a client for ``async with``. It may be used for many requests at once."""
     return Client(transport=_Bounded(policy, resolver, tuning or Tuning()), **_settings(policy))
 
 
 def open_blocking_client(policy: Policy, *, resolver: Resolver | None = None) -> BlockingClient:
-    """The same for code without an event loop, for ``with`` and one thread; what it sends must be in memory."""
+    """The same for code without an event loop, for ``with`` and a single thread. Request bodies must be in memory."""
     return BlockingClient(transport=_Blocking(policy, resolver), **_settings(policy))
 
 
 class Sender:
-    """Sends single requests under a policy, for ``async with``; many may be in progress at once."""
+    """Sends single requests under a policy, for ``async with``. It may be used for many requests at once."""
 
     def __init__(self, policy: Policy) -> None:
         settings = _settings(policy)
@@ -94,12 +94,13 @@ class Sender:
         content: AsyncIterator[bytes] | None = None,
         extensions: Mapping[str, Any] | None = None,
     ) -> Response:
-        """The answer, whose body streams and which the caller closes. Raises one of ``EXPECTED``."""
+        """Sends a request and returns the response. The body streams, and the caller closes the response. Raises
+        ``EXPECTED``."""
         lines = self._headers
         if headers:
             lines = httpx.Headers(lines, encoding="utf-8")
             lines.update([(_bytes(name), _bytes(value)) for name, value in headers.items()])
-        # httpx is not asked for the headers of a body where there is none.
+        # Without a body, keep httpx from computing the headers of one.
         stream = _NO_BODY if content is None and method in ("GET", "HEAD") else None
         extensions = {**self._timeout, **(extensions or {})}
         request = Request(method, url, headers=lines, content=content, stream=stream, extensions=extensions)
@@ -111,17 +112,17 @@ class Sender:
 
 
 def _bytes(text: str) -> bytes:
-    """A part of a header as it was read."""
+    """Encodes a part of a header. Undecodable bytes are restored."""
     return text.encode("utf-8", "surrogateescape")
 
 
 async def content(response: Response, limit: int) -> bytes:
-    """The whole body of an answer, decompressed where it came compressed, of at most ``limit`` bytes.
+    """The complete body of a response, decompressed if necessary, of at most ``limit`` bytes.
 
     Raises:
         TooLarge: it is larger.
-        httpx.RemoteProtocolError: it came in an encoding that no one asked for.
-        httpx.TransportError: it did not come to its end.
+        httpx.RemoteProtocolError: it has an encoding that was not requested.
+        httpx.TransportError: it is incomplete.
     """
     pieces: list[bytes] = []
     size = 0
@@ -149,7 +150,7 @@ def _settings(policy: Policy) -> dict[str, Any]:
 
 
 class _Bounded(httpx.AsyncBaseTransport):
-    """The door with the bounds of a policy on every answer."""
+    """The transports with the limits of a policy."""
 
     def __init__(self, policy: Policy, resolver: Resolver | None, tuning: Tuning) -> None:
         self._policy = policy
@@ -180,10 +181,11 @@ class _Bounded(httpx.AsyncBaseTransport):
 
 
 class _BoundedBody(httpx.AsyncByteStream):
-    """A body that ends in an error where it is too large, too slow or takes too long.
+    """A body that raises an error if it is too large, too slow or takes too long.
 
-    It is judged piece by piece: silence, which ``idle_timeout`` ends, may add that much to ``total_timeout``. Before
-    it, ``connect_timeout`` bounds name, connection and TLS together, and ``idle_timeout`` the whole head of the answer.
+    Limits are checked for each piece, so a silent server may exceed ``total_timeout`` by up to ``idle_timeout``. Before
+    the body, ``connect_timeout`` applies to name resolution, connection and TLS together, and ``idle_timeout`` to the
+    complete response head.
     """
 
     def __init__(self, stream: httpx.AsyncByteStream, policy: Policy, started: float, grace: float) -> None:
@@ -204,14 +206,14 @@ class _BoundedBody(httpx.AsyncByteStream):
             if waited > self._grace and size < policy.min_rate * waited:
                 raise httpx.ReadTimeout(f"slower than {policy.min_rate} bytes per second")
             yield piece
-            begun = loop.time()  # what the reader does meanwhile is not the server's time
+            begun = loop.time()  # the time that the reader takes does not count against the server
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
 class _Blocking(httpx.BaseTransport):
-    """The same for code that waits: runs it on an event loop of its own."""
+    """The same for blocking code: runs it in an event loop of its own."""
 
     def __init__(self, policy: Policy, resolver: Resolver | None) -> None:
         self._loop = asyncio.new_event_loop()

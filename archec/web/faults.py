@@ -1,4 +1,4 @@
-"""The exceptions that a request without an answer raises, and the outcome of each.
+"""The exceptions of requests that get no response, and the outcome of each.
 
 The exceptions are httpx's, so that any httpx transport can be used, and some of our own::
 
@@ -8,9 +8,9 @@ The exceptions are httpx's, so that any httpx transport can be used, and some of
      |    +-- Denied             denied           fetch.deny has the address
      |    +-- Distrusted         bad-certificate  the certificate does not verify
      +-- ConnectTimeout, ...     timeout
-     +-- ReadError               unreachable      closed or reset before an answer
+     +-- ReadError               unreachable      closed or reset before a response
      |    +-- Truncated          truncated        closed or reset within a body, or a wrong length
-     |    +-- TooLarge           too-large        more than a limit of ours
+     |    +-- TooLarge           too-large        exceeds one of our limits
      +-- RemoteProtocolError     server-error     not HTTP, or larger than our limits
      +-- ProxyError              unreachable      the proxy refuses or is unavailable
      +-- UnsupportedProtocol     bad-url
@@ -34,11 +34,11 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class Blocked(httpx.ConnectError):
-    """The guard does not allow connections to the host's address."""
+    """The guard does not allow connections to the address of the host."""
 
 
 class Denied(httpx.ConnectError):
-    """The operator's configuration says not to connect to the host's address."""
+    """The configuration denies connections to the host or its address."""
 
 
 class Distrusted(httpx.ConnectError):
@@ -46,11 +46,11 @@ class Distrusted(httpx.ConnectError):
 
 
 class Internal(httpx.TransportError):
-    """This machine cannot make a connection, whatever the other end does: a local error."""
+    """A local error: this machine cannot open a connection to anyone."""
 
 
 class Truncated(httpx.ReadError):
-    """A body is shorter or longer than announced."""
+    """A body is shorter or longer than stated."""
 
 
 class TooLarge(httpx.ReadError):
@@ -58,7 +58,7 @@ class TooLarge(httpx.ReadError):
 
 
 class Fault(NamedTuple):
-    """The outcome of a request without an answer; ``lasting``: a retry in this run would fail as well."""
+    """The outcome of a request without a response. ``lasting``: a retry in this run would fail, too."""
 
     outcome: Outcome
     message: str
@@ -69,7 +69,7 @@ EXPECTED = (httpx.RequestError, httpx.InvalidURL, httpx.StreamError)
 """All exceptions caused by a server or the network."""
 
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-"""System errors that are about this machine, not about the other end."""
+"""System errors of this machine, not of the other end."""
 
 
 def internal(error: OSError) -> Internal:
@@ -98,7 +98,7 @@ _FAULTS: tuple[tuple[type[Exception], Outcome, bool], ...] = (
 
 
 def fault_of(error: Exception) -> Fault:
-    """The outcome that one of ``EXPECTED`` stands for, with a message fit for a report."""
+    """Maps an instance of ``EXPECTED`` to its outcome and a message fit for reports."""
     text = _UNPRINTABLE.sub(" ", without_userinfo(str(error)))[:_MAX_MESSAGE] or type(error).__name__
     for kind, outcome, lasting in _FAULTS:
         if isinstance(error, kind):

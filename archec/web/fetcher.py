@@ -1,4 +1,4 @@
-"""The fetcher of one process: takes tasks, applies the politeness rules, retries, and returns hops."""
+"""The fetcher of one process: takes tasks, applies the politeness rules, retries, and emits hops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """An attempt whose connection was not looked at yet; None once it was. ``handed_on``: its hop was."""
+    """An attempt whose connection has not been checked for surplus bytes. ``attempt`` is None afterwards.
+    ``handed_on``: its hop was emitted."""
 
     queued: QueuedTask
     attempt: Attempt | None
@@ -35,12 +36,12 @@ class _Held:
 
 
 class Fetcher:
-    """Fetches one hop for each task; for use inside a running event loop.
+    """Fetches one hop for each task. Use it inside a running event loop.
 
-    ``emit`` is called exactly once for every serial that was submitted, unless ``aclose`` comes first, except for hops
-    that are ``doubtful``, and unless ``max_bytes`` have come (bodies, heads, whatever servers send): then nothing is
-    begun any more, what is not whole is dropped without a word, and it is ``spent``.
-    ``fatal`` is called if the sink cannot write; no further request is started then.
+    ``emit`` is called exactly once for every submitted serial number, unless ``aclose`` is called first; ``doubtful``
+    hops are additional. After servers have sent ``max_bytes`` (heads and bodies), no request is started, incomplete
+    bodies are dropped without a hop, and the fetcher is ``spent``. ``fatal`` is called if the sink cannot write; no
+    further request is started then.
     """
 
     def __init__(
@@ -81,24 +82,25 @@ class Fetcher:
 
     @property
     def in_flight(self) -> int:
-        """Number of tasks that are begun and not over: requests, bodies that are being written, answers whose
-        connection was not looked at yet."""
+        """Number of tasks in progress: requests, bodies being written, and responses whose connection has not been
+        checked yet."""
         return len(self._runners) + len(self._held)
 
     @property
     def spent(self) -> bool:
-        """Whether ``max_bytes`` were received."""
+        """Whether ``max_bytes`` have been received."""
         return self._bytes_left <= 0
 
     def know(self, key: str, faults: int, wait: float) -> None:
-        """Sets the known state of a host: failures in a row, and seconds for which it must not be asked."""
+        """Sets the known state of a host: consecutive failures, and the seconds during which no request may be sent to
+        it."""
         host = self._hosts.host(key)
         host.faults = faults
         if wait > 0:
             self._hosts.hold_off(host, wait, Outcome.SERVER_ERROR, self._loop.time())
 
     def submit(self, serial: int, task: FetchTask) -> None:
-        """Takes a task; call ``start`` after a batch of them."""
+        """Queues a task. Call ``start`` after a batch of them."""
         host = self._hosts.host(host_of(task.url))
         if host.given_up is not None:
             self._emit(serial, failure(task.url, host.given_up.outcome, host.given_up.message, deferred=True))
@@ -106,7 +108,7 @@ class Fetcher:
         self._hosts.add(QueuedTask(serial, task, host))
 
     def start(self) -> None:
-        """Starts as many requests as are allowed now."""
+        """Starts as many requests as the limits allow."""
         now = self._loop.time()
         most = min(self._config.concurrency, max(1, self._bytes_left // AHEAD))
         while self._open and len(self._flights) < most:
@@ -122,12 +124,12 @@ class Fetcher:
             runner.add_done_callback(partial(self._landed, queued, flight))
 
     def drop_queued(self) -> None:
-        """Drops the tasks that are not in flight."""
+        """Drops all tasks that are not in flight."""
         self._open = False
         self._hosts.clear()
 
     async def aclose(self) -> None:
-        """Cancels everything; temporary files of unfinished bodies are discarded."""
+        """Cancels everything and discards the temporary files of unfinished bodies."""
         self._open = False
         self._ticker.cancel()
         if self._timer is not None:
@@ -147,7 +149,7 @@ class Fetcher:
             self._loop.call_soon(self._break_off)
 
     def _break_off(self) -> None:
-        """Ends the requests whose body is not whole."""
+        """Cancels the requests whose body is incomplete."""
         for flight in self._flights:
             if flight.runner is not None:
                 flight.runner.cancel()
@@ -160,7 +162,7 @@ class Fetcher:
         self.start()
 
     def _arm(self, now: float) -> None:
-        """Sets the timer for the next host whose delay is over."""
+        """Sets the timer for the next host whose delay ends."""
         when = self._hosts.next_time()
         if self._timer is not None:
             if when is not None and self._timer_at <= when and not self._timer.cancelled():
@@ -191,7 +193,7 @@ class Fetcher:
                 return
             answer, outcome = attempt.answer, attempt.hop.outcome
             if answer is None or (answer.quiet is not False and outcome is not None and outcome.is_transient):
-                self._judge(queued, attempt)  # says nothing about the file, and about its host at once
+                self._judge(queued, attempt)  # a failure of the host: no need to check the connection first
             else:
                 held = _Held(queued, attempt._replace(answer=None), answer.alone)
                 self._held.add(held)
@@ -199,12 +201,12 @@ class Fetcher:
         except (StorageFull, StorageFailed) as error:
             self._stop_storing(error)
         except OSError as error:
-            # Faults of the network are httpx's exceptions by now: this one is the sink's.
+            # Network errors have been translated to httpx's exceptions: this one is from the sink.
             kind = StorageFull if error.errno in _FULL else StorageFailed
             self._stop_storing(kind(f"the body of {queued.task.url} cannot be written: {error.strerror or error}"))
 
     def _landed(self, queued: QueuedTask, flight: Flight, runner: asyncio.Task[None]) -> None:
-        """However the runner ended: every task gets its hop, and its place is free again."""
+        """Emits a hop if the runner failed or timed out, and releases its place."""
         self._runners.discard(runner)
         url = queued.task.url
         if runner.cancelled():
@@ -217,7 +219,7 @@ class Fetcher:
         flight.release()
 
     async def _attempt(self, queued: QueuedTask, flight: Flight) -> Attempt | None:
-        """The result of an attempt; None if robots.txt ended the task, or if it went back to its queue."""
+        """The result of an attempt. None if robots.txt ended the task, or if it was queued again."""
         url = queued.task.url
         host = queued.host
         if not host.located:
@@ -232,7 +234,7 @@ class Fetcher:
             robots = self._robots.known(origin)
             fresh = robots is None
             if robots is None:
-                flight.started = float("inf")  # robots.txt has its own limit
+                flight.started = float("inf")  # robots.txt has its own timeout
                 robots = await self._robots.learn(origin)
                 flight.started = self._loop.time()
             refusal = self._refusal(queued, robots)
@@ -240,14 +242,14 @@ class Fetcher:
                 self._emit(queued.serial, refusal)
                 return None
             delay = self._hosts.delay(queued.host)
-            if fresh and delay:  # robots.txt was a request, too: the delay comes before the next one
+            if fresh and delay:  # robots.txt was a request, too, so wait before the next one
                 self._hosts.pause(queued.host, flight.started + delay)
                 self._hosts.add(queued)
                 return None
         return await self._client.attempt(queued.task, flight)
 
     def _refusal(self, queued: QueuedTask, robots: Robots) -> Hop | None:
-        """The hop of a task that robots.txt disallows, None if it may be fetched."""
+        """The hop of a task that robots.txt disallows, or None if it may be fetched."""
         url = queued.task.url
         if isinstance(robots, Unknown):
             if robots.wait:
@@ -263,9 +265,10 @@ class Fetcher:
         return None
 
     def _seen(self, held: _Held, quiet: bool) -> None:
-        """The connection of an answer was quiet behind it; or it was not, and no one can tell what the answer is to.
+        """Handles the result of checking a connection after a response: quiet, or with surplus bytes, in which case the
+        response may belong to another request.
 
-        Such a task is repeated on its own connection. What was handed on before is taken back.
+        Such a task is repeated on a connection of its own. A hop that was already emitted is taken back.
         """
         queued, attempt, held.attempt = held.queued, held.attempt, None
         if attempt is None:
@@ -286,7 +289,7 @@ class Fetcher:
             self.start()
 
     def _judge(self, queued: QueuedTask, attempt: Attempt) -> bool:
-        """Ends a task (True) or queues it again, and applies the consequences for its host."""
+        """Completes a task (True) or queues it again, and updates the state of its host."""
         hop, host = attempt.hop, queued.host
         outcome = hop.outcome
         if hop.kind != "failed" or outcome is None or not outcome.is_transient:

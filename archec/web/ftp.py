@@ -1,11 +1,11 @@
-"""The ftp transport: the standard library's ftplib in threads, behind the same interface as HTTP.
+"""The FTP transport: the standard library's ftplib in threads, behind the same interface as HTTP.
 
-Each session retrieves one file: anonymous, passive, binary. The guard checks the address, which is then
-connected to as a number; the data connection goes to that same address whatever the server's PASV answer
-says (no bounce; ftplib's default). Replies become the nearest HTTP status: 550 to RETR is 404 (403 if it mentions
-permission), 530 and the like 401, 4xx 503; what refuses the session says nothing about the file. The reply's text is
-the message. Size and date (SIZE and MDTM) make an
-ETag, where the server tells both: the same one gives 304.
+Each session retrieves one file: anonymous, passive, binary. The guard checks the address, and the connection is made to
+that numeric address. The data connection goes to the same address whatever the server's PASV reply says (ftplib's
+default), so a server cannot redirect it. Replies are mapped to the nearest HTTP status: 550 to RETR is 404 (403 if it
+mentions permission), 530 and the like 401, 4xx 503; a refused session says nothing about the file. The text of the
+reply is the message. Size and date (SIZE and MDTM) make an ETag if the server states both; if it is unchanged, the
+status is 304.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from archec.web.h1 import AHEAD
 from archec.web.headers import clean
 
 _MAX_REPLIES = 256_000
-"""Maximum number of bytes of replies in one session."""
+"""Maximum size in bytes of all replies of a session."""
 _MAX_REASON = 300
 _PIECE = 1 << 18
 _DENIED = re.compile(r"permission|denied|not allowed|access", re.I)
 
 
 class FtpTransport(httpx.AsyncBaseTransport):
-    """GET of ftp URLs. Uses the same extensions of a request as ``DirectTransport``.
+    """GET of ftp URLs. Uses the same request extensions as ``DirectTransport``.
 
-    ``idle`` is the longest silence of a server in seconds; ``contact`` is sent as the anonymous password; ``received``
-    is called with the number of received bytes, including replies; little is then received in advance.
+    ``idle`` is the timeout in seconds while a server is silent. ``contact`` is sent as the anonymous password.
+    ``received`` is called with the number of bytes received, including replies; socket buffers are small then.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
         self._contact = contact
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Logs in and asks for the file; its size and date become headers; the body streams."""
+        """Logs in and requests the file. Its size and date become headers; the body is streamed."""
         url = request.url
         if url.scheme != "ftp":
             raise httpx.UnsupportedProtocol(f"{url.scheme} is not supported")
@@ -96,17 +96,17 @@ class FtpTransport(httpx.AsyncBaseTransport):
         )
 
     def count(self, session: _Session) -> None:
-        """Reports the bytes received by a session since the last report."""
+        """Reports the bytes that a session received since the last report."""
         if self._received is not None:
             self._received(session.uncounted())
 
     def end(self, session: _Session) -> None:
-        """Ends a session, even while a thread waits for its server; does not block."""
+        """Ends a session without blocking, even if a thread is waiting for its server."""
         session.interrupt()
         self._threads.submit(session.close)
 
     async def aclose(self) -> None:
-        """Abandons the threads; sockets that are still open end by their timeouts."""
+        """Abandons the threads. Open sockets close when they time out."""
         self._threads.shutdown(wait=False, cancel_futures=False)
 
 
@@ -125,7 +125,7 @@ class _FtpBody(httpx.AsyncByteStream):
 
 
 class _Ftp(ftplib.FTP):
-    """FTP with a limit for the replies of a server."""
+    """FTP with a limit on the size of replies."""
 
     replies = 0
     asked = ""
@@ -144,14 +144,14 @@ class _Ftp(ftplib.FTP):
 
 
 class _Session:
-    """One control connection and at most one data connection; methods run in a thread, one at a time.
+    """One control connection and at most one data connection. Methods run in a thread, one at a time.
 
-    ``counted``: what comes is counted, so little of it may be in the system's buffers.
+    ``counted``: received bytes are counted, so socket buffers are kept small.
     """
 
     def __init__(self, address: str, port: int, timeout: float, idle: float, *, counted: bool) -> None:
         self._counted = counted
-        self._received = self._told = 0
+        self._received = self._reported = 0
         self._address = address
         self._port = port
         self._timeout = timeout
@@ -162,9 +162,9 @@ class _Session:
         self._ended = False
 
     def open(self, path: str, contact: str, held: str) -> tuple[int, list[tuple[str, str]], str]:
-        """Status, headers and message; with status 200 the data connection is open.
+        """Returns status, headers and message. With status 200 the data connection is open.
 
-        A file whose size or date the server knows is there, whatever reason it gives for not sending it.
+        If the server states size or date of a file, the file exists, whatever reason it gives for not sending it.
         """
         headers: list[tuple[str, str]] = []
         is_there = False
@@ -205,7 +205,7 @@ class _Session:
         return 200, headers, ""
 
     def read(self) -> bytes:
-        """The next piece of the file, ``b""`` at its end."""
+        """Returns the next piece of the file, ``b""`` at its end."""
         with self._lock:
             if self._data is None:
                 return b""
@@ -216,7 +216,7 @@ class _Session:
                     return data
                 self._ended = True
                 self._data.close()
-                self._ftp.voidresp()  # only this reply says whether the file was sent to its end
+                self._ftp.voidresp()  # only this reply says whether the file is complete
             except TimeoutError as error:
                 raise httpx.ReadTimeout("no data from the ftp server") from error
             except (ftplib.Error, OSError, EOFError, ValueError) as error:
@@ -224,22 +224,22 @@ class _Session:
             return b""
 
     def uncounted(self) -> int:
-        """How many bytes have come since this was asked last; while no thread is active."""
+        """Number of bytes received since the last call. Call it only while no thread uses the session."""
         received = self._received + self._ftp.replies
-        new, self._told = received - self._told, received
+        new, self._reported = received - self._reported, received
         return new
 
     def interrupt(self) -> None:
-        """Wakes a thread that waits for the server."""
+        """Wakes a thread that is waiting for the server."""
         for sock in (self._ftp.sock, self._data):
             if sock is not None:
-                try:  # not close(): another thread may be reading, and the number could be reused under it
+                try:  # not close(): another thread may be reading, and the descriptor could be reused
                     sock.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     continue
 
     def close(self) -> None:
-        """Closes both connections when no other thread uses them any more."""
+        """Closes both connections once no other thread uses them."""
         with self._lock:
             if self._data is not None:
                 self._data.close()
@@ -266,10 +266,10 @@ class _Session:
 
 
 def _path(target: bytes) -> str:
-    """The path to ask for, relative to the directory after login; one character for each byte.
+    """The path to request, relative to the login directory, with one character per byte.
 
     Raises:
-        httpx.UnsupportedProtocol: it is a directory, or has characters that no ftp command can carry.
+        httpx.UnsupportedProtocol: it is a directory, or has control characters, which no FTP command can contain.
     """
     raw = unquote_to_bytes(target.partition(b"?")[0].removeprefix(b"/").partition(b";type=")[0])
     if not raw or raw.endswith(b"/"):

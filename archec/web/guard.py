@@ -1,10 +1,9 @@
-"""Name resolution, and the guard against requests into private networks and to what the operator denies
-(``fetch.deny``).
+"""Name resolution, and the guard against requests to private networks and to what the operator denies (``fetch.deny``).
 
-The guard checks the address that a socket is connected to, never a name. So it covers names that
-resolve to private addresses, names that resolve differently between check and use (DNS rebinding) and
-decimal, octal or hexadecimal spellings of an address. Sources: the IANA special-purpose address
-registries (RFC 6890 and updates); any address that is not global unicast is refused.
+The guard checks the address that a socket is connected to, never a name. This covers names that resolve to private
+addresses, names that resolve differently between check and use (DNS rebinding), and decimal, octal or hexadecimal
+spellings of an address. Sources: the IANA special-purpose address registries (RFC 6890 and updates). Any address that
+is not global unicast is refused.
 """
 
 from __future__ import annotations
@@ -53,18 +52,18 @@ _REFUSED_6 = tuple(
     )
 )
 _OPEN_6 = (ipaddress.IPv6Network("2000::/3"), MAPPED, NAT64)
-"""Global unicast, and IPv4 addresses in the form of IPv6."""
+"""Global unicast, and IPv4 addresses embedded in IPv6."""
 _TTL = 60.0
-"""Seconds for which an answer of the name service is used."""
+"""Seconds for which the result of a name resolution is cached."""
 _MAX_REMEMBERED = 20_000
-"""Maximum number of names whose addresses are remembered."""
+"""Maximum number of names in the cache."""
 
 
 def allowed(ip: Address | str, allow_networks: Sequence[Network] = ()) -> bool:
-    """Whether connections to ``ip`` are allowed; False for anything that is not an address.
+    """Whether connections to ``ip`` are allowed. False for anything that is not an address.
 
-    An IPv6 address with an IPv4 address in it (:func:`embedded`) is judged as that one, too. Addresses in
-    ``allow_networks`` are exempt.
+    An IPv4 address embedded in an IPv6 address (:func:`embedded`) must be allowed, too. Addresses in ``allow_networks``
+    are exempt.
     """
     if isinstance(ip, str):
         try:
@@ -84,19 +83,19 @@ class Resolver(Protocol):
     """Resolves host names."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """Numeric addresses, best first, at least one.
+        """Returns numeric addresses, best first, at least one.
 
         Raises:
-            httpx.ConnectError: there is no such name, or the name service does not answer.
-            Internal: this machine is out of what it takes to ask.
+            httpx.ConnectError: the name does not exist, or the name server does not answer.
+            Internal: this machine lacks the resources for the query.
         """
 
 
 class SystemResolver:
-    """The system's ``getaddrinfo`` in threads, which outlive a caller that times out.
+    """The system's ``getaddrinfo`` in threads, which may outlive a caller that times out.
 
-    Remembering an answer does not weaken the guard: connections are made to the numeric address that
-    was checked, and the name is not resolved again on the way.
+    Caching does not weaken the guard: connections are made to the numeric address that was checked, and the name is not
+    resolved again in between.
     """
 
     def __init__(self, threads: int) -> None:
@@ -104,7 +103,7 @@ class SystemResolver:
         self._known: dict[str, tuple[float, Sequence[str]]] = {}
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """See :class:`Resolver`; a numeric host is its own address."""
+        """See :class:`Resolver`. A numeric host is its own address."""
         try:
             return (str(ipaddress.ip_address(host)),)
         except ValueError:
@@ -132,7 +131,7 @@ def _look_up(host: str, port: int) -> Sequence[str]:
     except socket.gaierror as error:
         if error.errno == socket.EAI_MEMORY:
             raise OSError(errno.ENOMEM, error.strerror) from error
-        with socket.socket():  # without a descriptor left, the system's resolver knows no name; this says why
+        with socket.socket():  # raises EMFILE if the resolver failed because no descriptor was left
             raise
     addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
     if not addresses:
@@ -141,16 +140,16 @@ def _look_up(host: str, port: int) -> Sequence[str]:
 
 
 class Guard:
-    """The rule for what is connected to: addresses that are public or in ``allow_networks``, and not denied."""
+    """The rule for connections: to addresses that are public or in ``allow_networks``, and not denied."""
 
     def __init__(self, resolver: Resolver, allow_networks: Sequence[str] = (), deny: Deny | None = None) -> None:
         self._resolver, self._deny = resolver, deny or Deny()
         self._networks = tuple(ipaddress.ip_network(text, strict=False) for text in allow_networks)
 
     async def resolve(self, host: str, port: int, *, exempt: bool = False) -> list[str]:
-        """The addresses of a host that may be connected to, best first; ``exempt``: also those that are not public.
+        """The addresses of a host that may be connected to, best first. ``exempt``: private addresses are allowed.
 
-        Raises Denied or Blocked if there is none, and what :class:`Resolver` raises.
+        Raises Denied or Blocked if there is none, and the exceptions of :class:`Resolver`.
         """
         addresses = await self._resolve(host, port)
         refusals = [self.refusal(host, address, exempt=exempt) for address in addresses]
@@ -159,9 +158,9 @@ class Guard:
         return [address for address, refusal in zip(addresses, refusals, strict=True) if refusal is None]
 
     async def check(self, host: str, port: int) -> None:
-        """Raises Denied or Blocked if the host may not be connected to by a proxy, at any of its addresses.
+        """Raises Denied or Blocked if a proxy may not connect to the host, because of any of its addresses.
 
-        Nothing is resolved where no address can be refused.
+        The name is not resolved if no address would be refused.
         """
         everything = any(network.version == 4 and network.prefixlen == 0 for network in self._networks)
         if everything and not self._deny.has_networks:
@@ -172,7 +171,7 @@ class Guard:
                 raise refusal
 
     def refusal(self, host: str, address: str, *, exempt: bool = False) -> httpx.ConnectError | None:
-        """Why a connection to this numeric address of a host may not be made or kept; None if it may."""
+        """The exception that forbids a connection to this numeric address of a host, or None if it is allowed."""
         if reason := self._deny.reason_of_address(address):
             return Denied(f"{host} is {address}: {reason}")
         if exempt or allowed(address, self._networks):

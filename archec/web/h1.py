@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection: sends a request, returns the head of the answer, then its body in chunks.
+"""One HTTP/1.1 connection: sends a request, returns the response head, then its body in chunks.
 
-llhttp (through httptools) does the parsing, lenient where old servers deviate harmlessly. Limits for
-hostile servers: size and number of headers (1xx answers and trailers count), and a body that is not
-read fast enough is not received any further.
+Responses are parsed by llhttp (through httptools), leniently where old servers deviate harmlessly. Limits against
+hostile servers: size and number of headers (including 1xx responses and trailers), and flow control: reading stops
+while a body is not consumed.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ import httpx
 from archec.web.faults import Truncated
 
 _GOODBYE = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
-"""What some servers send before they close an idle connection."""
+"""Sent by some servers before they close an idle connection."""
 AHEAD = 1 << 18
-"""Bytes that a connection may have received before anybody reads them, where what is received is counted."""
+"""Bytes that a connection may receive before they are read, if received bytes are counted."""
 _MAX_BYTES, _MAX_FIELDS = 128_000, 256
-"""Largest header block, including 1xx answers before it, and maximum number of headers; also for trailers."""
+"""Maximum size of a header block, including preceding 1xx responses, and number of headers; also for trailers."""
 _HIGH_WATER = 1 << 18
-"""Maximum number of buffered bytes of a body; with more, the socket is not read until they are taken."""
+"""Maximum number of buffered bytes of a body. Above it, the socket is not read until they are consumed."""
 
 
 class Stale(httpx.ReadError):
-    """A kept connection was closed before the server saw the request, or is out of sync: use another connection."""
+    """A reused connection was closed before the server saw the request, or is out of sync. Retry on another
+    connection."""
 
 
 class Answer:
-    """What is known of an answer behind its last byte: whether it was the end of what the server had to say.
+    """Whether the server sent surplus bytes after a response.
 
-    ``alone``: nothing else was, or will be, asked on its connection.
+    ``alone``: its request is the only one on its connection.
     """
 
     __slots__ = ("_watcher", "alone", "quiet")
@@ -46,17 +47,18 @@ class Answer:
     def __init__(self, *, alone: bool) -> None:
         self.alone = alone
         self.quiet: bool | None = None
-        """True after a look at a quiet socket, or the end of the connection; False once surplus bytes have come."""
+        """True once the socket was checked and had nothing to read, or the connection ended. False once surplus bytes
+        arrived."""
         self._watcher: Callable[[bool], None] | None = None
 
     def watch(self, watcher: Callable[[bool], None]) -> None:
-        """Calls ``watcher`` with ``quiet`` as soon as that is known, and again should it become False later."""
+        """Calls ``watcher`` with ``quiet`` as soon as it is known, and again if it becomes False later."""
         self._watcher = watcher
         if self.quiet is not None:
             watcher(self.quiet)
 
     def settle(self, *, quiet: bool) -> None:
-        """The connection was looked at."""
+        """Records the result of checking the connection."""
         if self.quiet is None or (self.quiet and not quiet):
             self.quiet = quiet
             if self._watcher is not None:
@@ -64,9 +66,9 @@ class Answer:
 
 
 class H1Connection(asyncio.Protocol):
-    """Use: ``exchange``, then ``read`` until it returns ``b""``, then ``reusable`` says whether to keep it.
+    """Call ``exchange``, then ``read`` until it returns ``b""``. Then ``reusable`` says whether to keep the connection.
 
-    ``received`` gets the number of bytes as they come; little is then received ahead of time.
+    ``received`` is called with the number of bytes received; the socket buffer is small then.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, received: Callable[[int], None] | None = None) -> None:
@@ -77,19 +79,19 @@ class H1Connection(asyncio.Protocol):
         self._head: asyncio.Future[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
-        """Set while the transport below takes no more bytes of a request."""
+        """Set while the transport accepts no more bytes of a request."""
         self.address = ""
-        """The numeric address at the other end."""
+        """The numeric address of the other end."""
         self.tls = ""
-        """What TLS needed beyond what is usual, for people."""
+        """The TLS exceptions that were needed, for people."""
         self.lost = False
         self.idle_since = 0.0
         self.used = 0
-        """Number of exchanges begun on this connection."""
+        """Number of exchanges started on this connection."""
         self.answers: list[Answer] = []
-        """Those that came on this connection, the last one in progress or at its end."""
+        """The answers on this connection. The last one may still be in progress."""
         self.on_surplus: Callable[[], None] | None = None
-        """Called where bytes come that no one asked for."""
+        """Called when bytes arrive that were not requested."""
         self._poll = select.poll()
         self._tls_object: ssl.SSLObject | None = None
         self._reset()
@@ -97,10 +99,10 @@ class H1Connection(asyncio.Protocol):
     def _reset(self) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
-        self._fields = 0  # headers, or trailers with them
+        self._fields = 0  # number of headers and trailers
         self._chunks: list[bytes] = []
         self._buffered = 0
-        self._overhead = 0  # bytes received in a row that were no part of a body: headers, trailers, 1xx answers
+        self._overhead = 0  # bytes received since the last body data: headers, trailers, 1xx responses
         self._complete = self._keep = self._surplus = self._received = self._unsent = self._bodiless = False
         self._error: Exception | None = None
         self._paused = False
@@ -116,16 +118,16 @@ class H1Connection(asyncio.Protocol):
         bodiless: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Sends a request and waits for the head of the answer: ``status`` and ``headers``.
+        """Sends a request and waits for the response head: ``status`` and ``headers``.
 
-        ``body`` is what follows the head, as it stands on the line. An answer that comes before all of it was sent is
-        final: the rest is not sent. ``alone``: the connection is for this one request. ``bodiless``: the answer has no
-        body whatever its headers say (HEAD). ``timeout`` is how many seconds a piece may take to be sent, and the head
-        of the answer to come.
+        ``body`` is the request body, framed as it is to be sent. If the response arrives before all of it was sent, the
+        rest is not sent. ``alone``: the connection is used for this request only. ``bodiless``: the response has no
+        body, whatever its headers say (HEAD). ``timeout`` in seconds applies to sending each piece, and to the response
+        head.
 
         Raises:
-            Stale: this connection was kept and turned out to be closed.
-            httpx.ReadError, httpx.RemoteProtocolError: no answer, or one that is not HTTP.
+            Stale: this connection was reused and turned out to be closed.
+            httpx.ReadError, httpx.RemoteProtocolError: no response, or one that is not HTTP.
             httpx.WriteTimeout, httpx.ReadTimeout: the server took too long.
         """
         self._reset()
@@ -137,8 +139,8 @@ class H1Connection(asyncio.Protocol):
             closed = "the server closed the connection without an answer"
             raise Stale(closed) if reused else httpx.ReadError(closed)
         parser = self._parser = httptools.HttpResponseParser(self)
-        # Deviations that old servers are known for. None of them lets one answer pass for two: every
-        # connection carries one request at a time, and surplus bytes close it.
+        # Known deviations of old servers. None of them allows one response to pass for two: a connection has
+        # one request at a time, and surplus bytes close it.
         parser.set_dangerous_leniencies(
             lenient_headers=True,
             lenient_chunked_length=True,
@@ -161,23 +163,23 @@ class H1Connection(asyncio.Protocol):
             raise self._error
 
     async def _send(self, body: AsyncIterator[bytes], head: asyncio.Future[None], timeout: float | None) -> None:
-        """Sends a body no faster than the server takes it, and no further once it has answered."""
+        """Sends a body as fast as the server accepts it. Stops once the server has responded."""
         async for piece in body:
             if head.done():
                 self._unsent = True
                 return
             self._transport.write(piece)
-            await asyncio.sleep(0)  # lets an answer in
+            await asyncio.sleep(0)  # lets a response arrive
             if self._writable is not None:
                 over, _ = await asyncio.wait({self._writable, head}, timeout=timeout, return_when="FIRST_COMPLETED")
                 if not over:
                     raise httpx.WriteTimeout(f"the server took nothing for {timeout or 0:g} s")
 
     async def read(self, timeout: float | None = None) -> bytes:
-        """The next piece of the body, ``b""`` at its end.
+        """Returns the next piece of the body, ``b""`` at its end.
 
         Raises:
-            asyncio.TimeoutError: nothing came for ``timeout`` seconds.
+            asyncio.TimeoutError: no data for ``timeout`` seconds.
             Truncated: the body ended too early, or was longer than its stated length.
             httpx.RemoteProtocolError: the body violates HTTP.
         """
@@ -199,7 +201,7 @@ class H1Connection(asyncio.Protocol):
         return b"".join(chunks)
 
     async def _wait(self, future: asyncio.Future[None], timeout: float | None) -> None:
-        """Waits for a future of this connection; unlike ``asyncio.wait_for`` without a second one around it."""
+        """Awaits a future of this connection. Unlike ``asyncio.wait_for``, it creates no second future."""
         if timeout is None:
             await future
             return
@@ -211,7 +213,7 @@ class H1Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether the answer was read to its end and the connection can take another request."""
+        """Whether the response was read completely and the connection can serve another request."""
         return (
             self._complete and self._keep and not self._chunks and not self._surplus and not self._unsent
             and self._error is None and not self.lost
@@ -219,30 +221,31 @@ class H1Connection(asyncio.Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether the answer was read to its end, and the connection is still there."""
+        """Whether the response was read completely and the connection is still open."""
         return self._complete and not self._chunks and not self.lost
 
     def rest(self) -> None:
-        """Makes the connection idle; anything that arrives from now on closes it."""
+        """Marks the connection as idle. Any data that arrives from now on closes it."""
         self._parser = None
         self.idle_since = self._loop.time()
 
     def is_quiet(self) -> bool:
-        """Whether there is nothing to read on the socket."""
+        """Whether the socket has nothing to read."""
         return not self.lost and not self._poll.poll(0)
 
     @property
     def unseen(self) -> bool:
-        """Whether the socket was not looked at behind the last answer."""
+        """Whether the socket has not been checked since the last response."""
         return bool(self.answers) and self.answers[-1].quiet is None
 
     def settle(self) -> None:
-        """The socket was looked at, and was quiet."""
+        """Records that the socket was checked and was quiet."""
         if self.answers:
             self.answers[-1].settle(quiet=True)
 
     def surplus(self) -> None:
-        """Something came that no one asked for: no answer on this connection can be told from another's any more."""
+        """Handles data that was not requested: the responses on this connection can no longer be matched with
+        requests."""
         self._surplus = True
         self._close()
         for answer in self.answers:
@@ -261,18 +264,18 @@ class H1Connection(asyncio.Protocol):
         self.lost = True
 
     def leave(self) -> bytes:
-        """Closes a TLS connection and gives the certificate (DER) of the other end."""
+        """Closes a TLS connection and returns the certificate (DER) of the other end."""
         self.abort()
         found = self._tls_object
         return (found.getpeercert(binary_form=True) or b"") if found is not None else b""
 
     @property
     def tls_version(self) -> str:
-        """The version of TLS on this connection."""
+        """The version of TLS on this connection, or ""."""
         return (self._tls_object.version() or "") if self._tls_object is not None else ""
 
     def take_transport(self) -> asyncio.Transport:
-        """The transport below, for TLS to be started on it."""
+        """The underlying transport, to start TLS on it."""
         self._parser = None
         return self._transport
 
@@ -300,10 +303,10 @@ class H1Connection(asyncio.Protocol):
         if self._on_received is not None:
             self._on_received(len(data))
         parser = self._parser
-        if parser is None or self._complete:  # nothing was requested: it must not pass for the next answer
+        if parser is None or self._complete:  # not requested: it must not be taken for the next response
             if _GOODBYE.match(data):
                 self.abort()
-            elif data not in (b"\r\n", b"\n"):  # an empty line is not an answer
+            elif data not in (b"\r\n", b"\n"):  # an empty line is harmless
                 self.surplus()
             return
         self._received = True
@@ -315,7 +318,7 @@ class H1Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             if self._complete:
                 self._surplus = True
-            elif self.used > 1 and not self.status:  # the rest of what an earlier answer said it was at its end
+            elif self.used > 1 and not self.status:  # surplus bytes of an earlier response
                 self.surplus()
                 self._fail(Stale("bytes behind an earlier answer"))
                 return
@@ -350,7 +353,7 @@ class H1Connection(asyncio.Protocol):
         reason = "reset" if exc is not None else "closed"
         if self._head is None or not self._head.done():
             self._fail(httpx.ReadError(f"the server {reason} the connection without an answer"))
-        elif exc is None and self._until_close():  # a body of HTTP/1.0 is complete where the connection ends
+        elif exc is None and self._until_close():  # a body of HTTP/1.0 ends with the connection
             if self._ended_properly():
                 self._complete = True
                 self._wake()
@@ -371,7 +374,7 @@ class H1Connection(asyncio.Protocol):
         self._fields += 1
         if self._fields > _MAX_FIELDS:
             self._fail(httpx.RemoteProtocolError(f"the answer has more than {_MAX_FIELDS} headers"))
-        elif self.status < 200:  # what comes behind a body are trailers: RFC 9110 section 6.5.1
+        elif self.status < 200:  # fields after the body are trailers: RFC 9110 section 6.5.1
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -401,7 +404,7 @@ class H1Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._parser is None or self._complete:
             return
-        if self.status < 200:  # an interim answer (100, 103): the real one follows
+        if self.status < 200:  # an interim response (100, 103): the final one follows
             self.headers.clear()
             self._fields = 0
             return
@@ -412,15 +415,15 @@ class H1Connection(asyncio.Protocol):
     # -- inside -----------------------------------------------------------------------------------
 
     def _until_close(self) -> bool:
-        """Whether only the end of the connection marks the end of the body: RFC 9112 section 6.3."""
+        """Whether the body ends with the connection: RFC 9112 section 6.3."""
         coding = [value.lower() for name, value in self.headers if name.lower() == b"transfer-encoding"]
         if coding:
             return coding[-1].rpartition(b",")[2].strip() != b"chunked"
         return not any(name.lower() == b"content-length" for name, _ in self.headers)
 
     def _ended_properly(self) -> bool:
-        """Whether TLS, where there is any, was ended by the other end (close_notify) and not by whoever cut the line:
-        RFC 9112 section 9.8."""
+        """Whether TLS, if used, was ended by the other end (close_notify) and not by a third party that cut the
+        connection: RFC 9112 section 9.8."""
         if self._tls_object is None:
             return True
         try:

@@ -1,4 +1,4 @@
-"""Header fields of an answer: which are kept, how they are cleaned, what they mean."""
+"""Header fields of responses: which ones are kept, how they are cleaned, what they mean."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ KEPT = frozenset(
         "last-modified", "link", "location", "server", "x-robots-tag",
     }
 )  # fmt: skip
-"""The headers that a hop has; others are dropped."""
+"""The headers that a hop has. All others are dropped."""
 
 TLS_FIELD = "archec-tls"
-"""A field of archec's own next to those of the server: what TLS needed beyond what is usual."""
+"""A field that archec adds to those of the server: the TLS exceptions that were needed."""
 
 _WANTED = {name.encode("ascii"): name for name in KEPT | {"retry-after", "transfer-encoding"}}
 _MAX_VALUE = 1024
@@ -30,16 +30,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def clean(value: bytes) -> str:
-    """A header value as text: ISO-8859-1, control characters replaced by blanks, ends stripped."""
+    """Decodes a header value as ISO-8859-1. Control characters are replaced by blanks, and both ends are stripped."""
     text = value.decode("latin-1")
     return text.strip() if text.isprintable() else _CONTROL.sub(" ", text).strip()
 
 
 def raw_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The fields that we use, by lower-case name; the first of repeated ones.
+    """The fields that archec uses, by lower-case name. The first of repeated fields counts.
 
-    A Location is given as it came, as ISO-8859-1. Values that are too long are cut, but a validator, a date or a
-    Location is left out: a part of it would mean something else.
+    A Location is returned unchanged, decoded as ISO-8859-1. Values that are too long are truncated, but validators,
+    dates and Locations are dropped: a part of one would have another meaning.
     """
     found: dict[str, str] = {}
     for name, value in raw:
@@ -57,7 +57,7 @@ def raw_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def kept(fields: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """The fields for a hop, in their order; URLs in them without user information."""
+    """The fields for a hop, in their order. User information is removed from URLs."""
     return tuple((name, _public(name, value)) for name, value in fields.items() if name in KEPT)
 
 
@@ -70,7 +70,7 @@ def _public(name: str, value: str) -> str:
 
 
 def wait_asked(fields: Mapping[str, str], now: float) -> float:
-    """Seconds to wait by the Retry-After of an answer, 0 if it has none: a date is relative to the answer's own."""
+    """Seconds to wait according to Retry-After, 0 without one. A date is relative to the Date of the response."""
     asked = fields.get("retry-after", "")
     if asked.isascii() and asked.isdecimal():
         return float(asked[:12])
@@ -79,7 +79,7 @@ def wait_asked(fields: Mapping[str, str], now: float) -> float:
 
 
 def http_date(value: str) -> float | None:
-    """The Unix time of an HTTP date, None if it is none."""
+    """The Unix time of an HTTP date, or None if it is invalid."""
     try:
         when = parsedate_to_datetime(value)
         return (when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)).timestamp()
@@ -88,7 +88,8 @@ def http_date(value: str) -> float | None:
 
 
 def unpack(content: bytes, encoding: str, limit: int) -> bytes | None:
-    """A body without its content coding, up to ``limit`` bytes; None if it cannot be undone, or is an unknown one."""
+    """Decodes the content coding of a body, up to ``limit`` bytes. None if the coding is unknown or the data is
+    damaged."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return content
@@ -101,7 +102,7 @@ def unpack(content: bytes, encoding: str, limit: int) -> bytes | None:
 
 
 def _location_text(value: str) -> str:
-    """A Location for people: as UTF-8 where it is that."""
+    """A Location for people, decoded as UTF-8 if possible."""
     with suppress(UnicodeDecodeError):
         value = value.encode("latin-1").decode("utf-8")
     return without_userinfo(_CONTROL.sub("", value).strip()).strip()

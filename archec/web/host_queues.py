@@ -1,10 +1,10 @@
-"""Politeness: a queue for each host, and when its next request may start. Without clock and sockets.
+"""Politeness: a queue for each host, and when its next request may start. Uses neither clock nor sockets.
 
-A host (name and port, as in the URL) has at most ``per_host`` requests in flight, starts them
-at least its delay apart, is slowed down when it says so, and is given up for this run after
-``host_failures`` faults in a row. Hosts of one address have at most ``per_address`` requests in flight together, and
-one at a time once one of them has asked for time: thousands of names may share an address, so the others go on. Hosts
-that may start a request take turns.
+A host (name and port, as in the URL) has at most ``per_host`` requests in flight, started at least its delay apart. It
+is slowed down when it asks for it, and given up for this run after ``host_failures`` consecutive faults. Hosts with the
+same address have at most ``per_address`` requests in flight together, and one at a time once one of them has sent
+Retry-After. The others are not paused, as thousands of names may share an address. Hosts that may start a request take
+turns.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from archec.web.outcome import Outcome
 from archec.web.task import FetchTask
 
 _MAX_HOSTS = 50_000
-"""Number of hosts from which on those without state are dropped."""
+"""Number of hosts above which hosts without state are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Why the rest of a host is deferred to the next run."""
+    """Why the remaining tasks of a host are deferred to the next run."""
 
     outcome: Outcome
     message: str
@@ -32,7 +32,7 @@ class GivenUp:
 
 @dataclass(slots=True, eq=False)
 class QueuedTask:
-    """A task with its host; ``tries`` counts the attempts that failed."""
+    """A task and its host. ``tries`` is the number of failed attempts."""
 
     serial: int
     task: FetchTask
@@ -42,17 +42,17 @@ class QueuedTask:
 
 @dataclass(slots=True, eq=False)
 class _Address:
-    """What the hosts of one address share: ``most`` requests in flight."""
+    """The shared state of hosts with the same address. ``most`` is the maximum number of requests in flight."""
 
     most: int
     active: int = 0
     waiting: deque[HostQueue] = field(default_factory=deque)
-    """Hosts that have something to start, and wait until another one's request is over."""
+    """Hosts that have a task to start and wait until a request of another one ends."""
 
 
 @dataclass(slots=True, eq=False)
 class HostQueue:
-    """A host's tasks and what is known of the host in this run."""
+    """The tasks of a host and its state in this run."""
 
     key: str
     tasks: deque[QueuedTask] = field(default_factory=deque)
@@ -64,17 +64,17 @@ class HostQueue:
     given_up: GivenUp | None = None
     located: bool = False
     address: _Address | None = None
-    """None if it is not known, or a proxy is asked."""
+    """None if it is unknown, or if a proxy is used."""
     listed: bool = False
-    """Whether it is in one of the lists of hosts that have something to start."""
+    """Whether it is in one of the lists of hosts with a task to start."""
 
 
 class HostQueues:
-    """All queues of a worker. Times are those of one monotonic clock, in seconds; ``penalty`` is the first slow-down.
+    """All queues of a worker. Times are those of one monotonic clock, in seconds. ``penalty`` is the initial slow-down.
 
-    A host is listed once at most: in ``_ready`` if it may start at once, in ``_waiting`` (a heap by time) if
-    it has to let its delay pass. A host with ``per_host`` requests in flight is in neither, ``done`` lists it
-    again; so ``take`` never looks at hosts that cannot start anything.
+    A host is in at most one list: in ``_ready`` if it may start at once, in ``_waiting`` (a heap by time) if its delay
+    has to pass. A host with ``per_host`` requests in flight is in neither; ``done`` lists it again. So ``take`` never
+    examines hosts that cannot start a task.
     """
 
     def __init__(self, config: FetchConfig, penalty: float) -> None:
@@ -88,7 +88,7 @@ class HostQueues:
         self._order = count()
 
     def host(self, key: str) -> HostQueue:
-        """The host with this name, a new one at the first call."""
+        """The queue of the host with this name, created on the first call."""
         host = self._hosts.get(key)
         if host is None:
             if len(self._hosts) >= self._room:
@@ -97,7 +97,7 @@ class HostQueues:
         return host
 
     def _forget(self) -> None:
-        """Makes room: forgets hosts of which nothing is known, and where no one is."""
+        """Frees memory: drops hosts without state, and addresses without hosts."""
         busy = {entry[2].host.key for entry in self._later}
         self._hosts = {
             key: host
@@ -109,7 +109,7 @@ class HostQueues:
         self._room = max(_MAX_HOSTS, 2 * len(self._hosts))
 
     def add(self, queued: QueuedTask) -> None:
-        """Queues a task after those of its host."""
+        """Queues a task behind those of its host."""
         host = queued.host
         host.tasks.append(queued)
         if not host.listed and host.active < self._config.per_host:
@@ -120,7 +120,7 @@ class HostQueues:
         heapq.heappush(self._later, (when, next(self._order), queued))
 
     def take(self, now: float) -> QueuedTask | None:
-        """The next task that may start, None if none may at this moment; the task counts as active."""
+        """Returns the next task that may start, or None. The task counts as active."""
         while self._later and self._later[0][0] <= now:
             self.add(heapq.heappop(self._later)[2])
         while self._waiting and self._waiting[0][0] <= now:
@@ -150,29 +150,30 @@ class HostQueues:
         return None
 
     def next_time(self) -> float | None:
-        """When ``take`` may give something without any other event; None if waiting alone does not help."""
+        """When ``take`` may return a task without any other event. None if waiting does not help."""
         times = [heap[0][0] for heap in (self._waiting, self._later) if heap]
         return min(times) if times else None
 
     def done(self, host: HostQueue) -> None:
-        """One of the host's tasks is no longer active."""
+        """Records that one of the host's tasks is no longer active."""
         host.active -= 1
-        self._leave(host.address)
+        self._release(host.address)
         if host.tasks and not host.listed:
             self._enlist(host)
 
     def locate(self, host: HostQueue, address: str) -> None:
-        """Says where a host is, empty if only a proxy knows; its requests in flight count there from now on."""
+        """Sets the address of a host, empty if only a proxy knows it. Its requests in flight count for the address from
+        now on."""
         host.located = True
         if address:
             host.address = self._addresses.setdefault(address, _Address(self._config.per_address))
             host.address.active += host.active
 
     def crowded(self, host: HostQueue) -> bool:
-        """Whether more requests are in flight to the host's address than may be."""
+        """Whether the address of a host has more requests in flight than allowed."""
         return host.address is not None and host.address.active > host.address.most
 
-    def _leave(self, address: _Address | None) -> None:
+    def _release(self, address: _Address | None) -> None:
         if address is None:
             return
         address.active -= 1
@@ -182,10 +183,10 @@ class HostQueues:
             if host.tasks:
                 self._enlist(host)
                 if not host.next_start:
-                    return  # it starts at once; one that has to let its delay pass would leave the place empty
+                    return  # it starts at once and takes the place; a delayed host would leave it empty
 
     def delay(self, host: HostQueue) -> float:
-        """The time to keep between two starts."""
+        """Minimum number of seconds between two starts."""
         return max(self._config.delay, host.crawl_delay, host.penalty)
 
     def pause(self, host: HostQueue, until: float) -> None:
@@ -193,31 +194,31 @@ class HostQueues:
         host.next_start = max(host.next_start, until)
 
     def succeeded(self, host: HostQueue) -> None:
-        """The host answered normally: resets its failures and reduces its delay."""
+        """Records a normal response: resets the failures of the host and reduces its delay."""
         host.faults = 0
         if host.penalty:
             host.penalty = host.penalty / 2 if host.penalty > self._penalty else 0.0
 
     def slow_down(self, host: HostQueue, now: float) -> None:
-        """The host reports too many requests, but not how long to wait."""
+        """Slows down a host that reports too many requests without saying how long to wait."""
         host.penalty = min(max(2 * host.penalty, self._penalty), self._config.max_delay)
         self.pause(host, now + host.penalty)
 
     def ease(self, host: HostQueue) -> None:
-        """The host sent Retry-After: its address gets one request at a time from now on."""
+        """Limits the address of a host that sent Retry-After to one request at a time."""
         if host.address is not None:
             host.address.most = 1
 
     def hold_off(self, host: HostQueue, wait: float, outcome: Outcome, now: float) -> list[QueuedTask]:
-        """The host asks to wait so many seconds (Retry-After): it pauses, or if that is longer than ``max_delay`` it is
-        given up; returns the tasks that are dropped."""
+        """Pauses a host that asked to wait (Retry-After), or gives it up if that is longer than ``max_delay``. Returns
+        the tasks that are dropped."""
         if wait > self._config.max_delay:
             return self.give_up(host, GivenUp(outcome, f"{host.key} asks to wait {wait:.0f} s"))
         self.pause(host, now + wait)
         return []
 
     def failed(self, host: HostQueue, reason: GivenUp) -> list[QueuedTask]:
-        """Counts a fault; the tasks that are dropped if this was one too many."""
+        """Counts a fault. Returns the tasks that are dropped if this was one too many."""
         host.faults += 1
         if host.given_up is None and host.faults >= self._config.host_failures:
             text = f"{host.key} was given up for this run after {host.faults} faults in a row; the last: "
@@ -225,7 +226,7 @@ class HostQueues:
         return []
 
     def give_up(self, host: HostQueue, reason: GivenUp) -> list[QueuedTask]:
-        """Defers the rest of a host to the next run; returns the queued tasks in order."""
+        """Defers the remaining tasks of a host to the next run. Returns them in order."""
         host.given_up = reason
         dropped = list(host.tasks)
         host.tasks.clear()

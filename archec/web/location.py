@@ -1,7 +1,7 @@
-"""Where a redirect leads: ``Location`` is read as browsers read it, by the URL standard of the WHATWG, then normalised.
+"""The target of a redirect: ``Location`` is parsed as browsers do, by the URL standard of the WHATWG, then normalised.
 
-Blanks at the ends and tabs and line ends anywhere are dropped, a backslash is a slash, what does not belong into a URL
-is escaped, and bytes that are not ASCII are escaped as they stand, in whatever encoding.
+Blanks at the ends, and tabs and line ends anywhere, are dropped. A backslash is a slash. Invalid characters are
+escaped. Bytes that are not ASCII are escaped as they are, in any encoding.
 
 Source: https://url.spec.whatwg.org/ (basic URL parser, special schemes).
 """
@@ -21,10 +21,10 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 
 
 def location_of(url: str, location: str) -> str:
-    """Where a redirect of the normalised ``url`` leads, normalised.
+    """The normalised target of a redirect from the normalised ``url``.
 
-    Characters of ``location`` beyond U+007F are its bytes (ISO-8859-1). Raises BadName if the standard fails, and for
-    any scheme but http, https and ftp.
+    Characters of ``location`` beyond U+007F represent bytes (ISO-8859-1). Raises BadName if the URL is invalid by the
+    standard, or if its scheme is not http, https or ftp.
     """
     text = re.sub(r"[\t\n\r]", "", location.strip(_ENDS)).partition("#")[0]
     path, mark, query = text.partition("?")
@@ -47,7 +47,7 @@ def location_of(url: str, location: str) -> str:
 
 
 def _with_address(url: str) -> str:
-    """A host that ends in a number is an IPv4 address, in however strange a spelling."""
+    """Normalises a host that ends in a number, which is an IPv4 address in any notation."""
     host = host_of(url)
     name, colon, port = host.partition(":")
     name = name.removesuffix(".")

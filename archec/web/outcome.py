@@ -1,4 +1,4 @@
-"""The result of a request: the vocabulary of outcomes, and which of them a status of HTTP states."""
+"""The outcomes of requests, and the mapping of HTTP statuses to them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import Enum
 class Outcome(str, Enum):
     """The outcome of a visit to a file.
 
-    The fetcher states the failures and ``not-modified``; what a body means (new, changed, same,
-    cosmetic) and how a chain of redirects ends is decided by the caller.
+    The fetcher states failures and ``not-modified``. The caller decides what a body means (new, changed, same,
+    cosmetic) and how a chain of redirects ends.
     """
 
     NEW = "new"
@@ -28,28 +28,28 @@ class Outcome(str, Enum):
     BAD_CERTIFICATE = "bad-certificate"
     BLOCKED_ADDRESS = "blocked-address"
     DENIED = "denied"
-    """Denied by the operator's configuration (``fetch.deny``)."""
+    """Denied by the configuration (``fetch.deny``)."""
     REDIRECT_LOOP = "redirect-loop"
     TOO_MANY_REDIRECTS = "too-many-redirects"
     TRUNCATED = "truncated"
     DOUBTFUL = "doubtful"
-    """An answer that may have been one to another request; the result does not count."""
+    """The response may belong to another request. The result does not count."""
     INTERNAL = "internal"
-    """A local error: processes were lost, or this machine is out of something. Never held against the host."""
+    """A local error: processes were lost, or this machine is out of a resource. Never counts against the host."""
 
     def __str__(self) -> str:
         return self.value
 
     @property
     def is_transient(self) -> bool:
-        """Whether a retry in this run may succeed; such failures also count against the host."""
+        """Whether a retry in this run may succeed. Such failures also count against the host."""
         return self in _TRANSIENT
 
 
 _TRANSIENT = frozenset({Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TIMEOUT, Outcome.TRUNCATED})
 
 BUSY = frozenset({429, 503})
-"""Statuses by which a host says that it is asked too much; their Retry-After binds it."""
+"""Statuses of an overloaded host, whose Retry-After is obeyed."""
 
 _OUTCOME_OF_STATUS = {
     401: Outcome.FORBIDDEN,
@@ -67,12 +67,12 @@ _OUTCOME_OF_STATUS = {
 
 
 def of_status(status: int) -> Outcome | None:
-    """The failure that an HTTP status states; None for 2xx with a body, for redirects and for 304.
+    """The failure that an HTTP status states. None for 2xx except 206, for redirects and for 304.
 
-    404 and 410 are ``gone``, the only evidence that counts towards a loss. 408, 421, 425, 429 and 5xx
-    are transient. 407 comes from a proxy and says nothing about the file. Every other 4xx is ``forbidden``:
-    the server understood the request and will refuse it again. 206 was not asked for, so the body is only a
-    part: ``truncated``. A status outside 200 to 499 is the server's error.
+    404 and 410 are ``gone``, the only evidence that counts towards a loss. 408, 421, 425, 429 and 5xx are transient.
+    407 comes from a proxy and says nothing about the file. All other 4xx are ``forbidden``: the server understood the
+    request and will refuse it again. 206 was not requested, so the body is only a part: ``truncated``. A status outside
+    200 to 499 is the server's error.
     """
     if status == 206:
         return Outcome.TRUNCATED

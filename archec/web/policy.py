@@ -1,4 +1,4 @@
-"""The policy of the door: what it may connect to, through which proxies, with which TLS, and how long and large."""
+"""The policy for connections: which ones are allowed, through which proxies, with which TLS, and the limits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from archec.errors import ConfigError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Profile = Literal["fetch", "platform", "remote", "upload"]
-"""What connections are for: *fetch* files that templates name, ask the API of a *platform* and download what it names,
-read *remote* archives, *upload* with keys of the operator."""
+"""The purpose of connections: *fetch* files that templates name, query the API of a *platform* and download what it
+names, read *remote* archives, *upload* with the operator's keys."""
 PORTS = {"http": 80, "https": 443, "ftp": 21}
 MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -25,17 +25,17 @@ _NAT64_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 _NO_REASON = "by fetch.deny"
 _FINAL_DOT = re.compile(r"\A([a-z]+://[^/:\[]*[^/:.\[])\.+(?=[:/]|\Z)")
-"""A host's name in a URL, and the dots at its end, which name the same host."""
+"""The host in a URL and the dots at its end, with which it is still the same host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Times in seconds, sizes in bytes; 0 means no limit.
 
-    ``agent`` is the User-Agent, ``contact`` the password of anonymous ftp. ``allow_networks`` are exempt from the
-    guard, ``deny`` is what is never asked, ``old_tls`` and ``insecure_hosts`` are for :mod:`archec.web.tls`. An answer
-    fails that brings no byte for ``idle_timeout``, is slower than ``min_rate`` bytes a second on average, larger than
-    ``max_size`` or not over within ``total_timeout``.
+    ``agent`` is the User-Agent, ``contact`` the password for anonymous FTP. ``allow_networks`` are exempt from the
+    guard, ``deny`` is never requested, ``old_tls`` and ``insecure_hosts`` are for :mod:`archec.web.tls`. A response
+    fails if no data arrives for ``idle_timeout``, if it is slower than ``min_rate`` bytes a second on average or larger
+    than ``max_size``, or if it is not complete within ``total_timeout``.
     """
 
     agent: str
@@ -53,10 +53,9 @@ class Policy:
 
     @classmethod
     def of(cls, config: FetchConfig, agent: str, profile: Profile) -> Policy:
-        """The policy of a profile, as configured.
+        """The configured policy of a profile.
 
-        Only *fetch* bounds the size of a file and the time for it, and makes do with poor TLS: tokens and keys pass
-        through the others.
+        Only *fetch* limits the size of a file and its time, and accepts weak TLS: the others transmit tokens and keys.
         """
         bounded = profile == "fetch"
         return cls(
@@ -77,36 +76,36 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Bounds that no operator needs to set: times in seconds, sizes in bytes. Tests make them small."""
+    """Limits that operators need not set. Times in seconds, sizes in bytes. Tests make them small."""
 
     rate_grace: float = 30.0
     """``fetch.min_rate`` applies once a body has taken this long."""
     backoff: float = 1.0
-    """Wait before the first retry of a request; it doubles with each further one."""
+    """Wait before the first retry of a request. It doubles with each retry."""
     penalty: float = 1.0
-    """First slow-down of a host that answers 429 or 503 without saying for how long."""
+    """Initial slow-down of a host that answers 429 or 503 without Retry-After."""
     robots_timeout: float = 10.0
-    """For a whole robots.txt, including its redirects."""
+    """For each request for a robots.txt. A redirect is a further request."""
     drain: int = 65_536
-    """An unwanted body up to this size is read so that its connection can be kept."""
+    """An unwanted body up to this size is read so that its connection can be reused."""
     quiet: float = 0.1
-    """How long after an answer its connection is looked at for bytes behind it, unless it is used again before."""
+    """How long after a response its connection is checked for surplus bytes, unless it is reused before."""
     dns_threads: int = 16
     tick: float = 0.25
-    """How often deadlines are checked."""
+    """Interval at which deadlines are checked."""
     flush: float = 0.02
-    """How long a result may wait for others to share its message."""
+    """How long a result may wait to be sent with others in one message."""
     batch: int = 64
     """Maximum number of results in one message."""
     stop_grace: float = 5.0
-    """A worker that has not left this long after it was told to is killed."""
+    """A worker that has not exited this long after it was told to is killed."""
 
 
 def embedded(ip: Address) -> Sequence[ipaddress.IPv4Address]:
-    """The IPv4 addresses that packets to ``ip`` may finally reach; none where it is not a spelling of one.
+    """The IPv4 addresses that packets to ``ip`` may finally reach; empty if it embeds none.
 
     Mapped and compatible addresses (RFC 4291), 6to4 (RFC 3056), ISATAP (RFC 5214), Teredo (RFC 4380: its server and its
-    client), NAT64 (RFC 6052). The length of a local NAT64 prefix (RFC 8215) is anybody's choice: all are looked at.
+    client), NAT64 (RFC 6052). A local NAT64 prefix (RFC 8215) may have any length, so all of them are considered.
     """
     if isinstance(ip, ipaddress.IPv4Address):
         return ()
@@ -116,7 +115,7 @@ def embedded(ip: Address) -> Sequence[ipaddress.IPv4Address]:
         return ip.teredo
     low = ipaddress.IPv4Address(ip.packed[12:])
     if ip in _NAT64_LOCAL:
-        octets = ip.packed[:8] + ip.packed[9:]  # the ninth is reserved: the address is around it
+        octets = ip.packed[:8] + ip.packed[9:]  # the ninth octet is reserved and lies within the address
         return (low, *(ipaddress.IPv4Address(octets[length : length + 4]) for length in (6, 7, 8)))
     if ip in MAPPED or ip in _COMPATIBLE or ip in NAT64 or int(ip) >> 32 & 0xFCFFFFFF == 0x00005EFE:
         return (low,)
@@ -124,19 +123,19 @@ def embedded(ip: Address) -> Sequence[ipaddress.IPv4Address]:
 
 
 def plain(address: str) -> str:
-    """A numeric address without its zone, and as IPv4 where it is another spelling of one such address."""
+    """A numeric address without its zone, and as IPv4 if it embeds exactly one IPv4 address."""
     ip = parsed(address)
     inner = embedded(ip)
     return str(inner[0] if len(inner) == 1 else ip)
 
 
 def parsed(address: str) -> Address:
-    """A numeric address without its zone. Raises ValueError if it is none."""
+    """Parses a numeric address and drops its zone. Raises ValueError if it is invalid."""
     return ipaddress.ip_address(address.partition("%")[0])
 
 
 class Deny:
-    """What the operator says is not to be fetched: hosts with all below them, patterns of URLs, networks; each with its
+    """What the operator forbids to fetch: hosts with their subdomains, patterns of URLs, and networks, each with its
     reason."""
 
     def __init__(self, denials: Sequence[Denial] = ()) -> None:
@@ -150,11 +149,11 @@ class Deny:
 
     @property
     def has_networks(self) -> bool:
-        """Whether addresses are denied."""
+        """Whether networks are denied."""
         return bool(self._networks)
 
     def reason(self, url: str) -> str:
-        """Why a normalised URL is not to be fetched; empty: it may be."""
+        """Why a normalised URL must not be fetched, or ""."""
         if not (self._hosts or self._urls):
             return ""
         url = _FINAL_DOT.sub(r"\1", url)
@@ -162,7 +161,7 @@ class Deny:
         return reason or next((reason for pattern, reason in self._urls if pattern.match(url)), "")
 
     def reason_of_host(self, name: str) -> str:
-        """Why nothing is to be fetched from a host, as in URLs; empty: it may be."""
+        """Why nothing may be fetched from a host, written as in URLs, or ""."""
         while name and self._hosts:
             if name in self._hosts:
                 return self._hosts[name]
@@ -170,7 +169,7 @@ class Deny:
         return ""
 
     def reason_of_address(self, address: str) -> str:
-        """Why nothing is to be fetched from an address, however it is spelt (:func:`embedded`); empty: it may be."""
+        """Why nothing may be fetched from an address, in any spelling (:func:`embedded`), or ""."""
         ip = parsed(address)
         spellings = (ip, *embedded(ip))
         return next((reason for network, reason in self._networks if any(one in network for one in spellings)), "")
@@ -182,7 +181,7 @@ def _pattern(url: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy: ``scheme`` http or https; ``authorization`` is the value of Proxy-Authorization, or empty."""
+    """An HTTP proxy. ``scheme`` is http or https; ``authorization`` is the value of Proxy-Authorization, or empty."""
 
     scheme: str
     host: str
@@ -194,10 +193,10 @@ class Proxy:
 
 
 class Proxies:
-    """Which proxy a request goes through: ``fetch.proxy`` for every one, whatever NO_PROXY says; else the
-    environment's HTTP_PROXY, HTTPS_PROXY, FTP_PROXY and NO_PROXY.
+    """The proxies of requests: ``fetch.proxy`` for all of them, whatever NO_PROXY says; otherwise HTTP_PROXY,
+    HTTPS_PROXY, FTP_PROXY and NO_PROXY of the environment.
 
-    Raises ConfigError for a proxy URL that is invalid.
+    Raises ConfigError if the URL of a proxy is invalid.
     """
 
     def __init__(self, setting: str = "") -> None:
@@ -210,7 +209,7 @@ class Proxies:
         }
 
     def choose(self, scheme: str, netloc: str) -> Proxy | None:
-        """The proxy for a URL's scheme and host (with port), None to connect directly."""
+        """The proxy for a URL's scheme and host (with port), or None to connect directly."""
         if self._fixed is not None:
             return self._fixed
         proxy = self._by_scheme.get(scheme)
@@ -219,7 +218,7 @@ class Proxies:
         return proxy
 
     def covers(self, scheme: str) -> bool:
-        """Whether URLs of this scheme go through a proxy (except those that NO_PROXY exempts)."""
+        """Whether URLs with this scheme go through a proxy (except those that NO_PROXY exempts)."""
         return self._fixed is not None or scheme in self._by_scheme
 
     def __bool__(self) -> bool:

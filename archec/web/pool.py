@@ -1,7 +1,7 @@
-"""The fetcher that the rest of archec uses: tasks in, hops out, over worker processes that share the hosts.
+"""The fetch pool: takes tasks and returns hops, with worker processes that share the hosts.
 
-A host belongs to one worker for the whole run, so that its queue, its delay and its robots.txt are in one
-place. A new host goes to the worker with the fewest hosts. Each worker has its share of the requests in flight.
+A host belongs to one worker for the whole run, so that its queue, its delay and its robots.txt are in one place. A new
+host goes to the worker with the fewest hosts. Each worker has its share of the requests in flight.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from archec.workers.pipe import decoder, encode
 from archec.workers.process import Process
 
 _MESSAGE = 512
-"""Maximum number of tasks in one message, so that a worker starts before it has read them all."""
+"""Maximum number of tasks in one message, so that a worker can start before it has read them all."""
 _NARROWER = 8
-"""So many times fewer tasks at once go to the successor of a process that was lost."""
+"""The successor of a lost process gets this many times fewer tasks at once."""
 _FAILED_STARTS = 3
-"""Processes in a row that died without a single hop, after which a worker is not started again."""
+"""Number of consecutive processes that died without a single hop, after which a worker is not restarted."""
 _LOST = "two fetching processes were lost over it, one of which had no other task"
 _NO_PROCESS = "fetching processes are lost as soon as they are given something to do"
 _START_TIMEOUT = 120.0
@@ -46,8 +46,8 @@ class _Pending(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Owner:
-    """What the main process knows of a host: whose it is, its failures in a row, and until when it is not to be asked
-    (monotonic clock)."""
+    """What the main process knows about a host: its worker, its consecutive failures, and the time (monotonic clock)
+    before which no request may be sent to it."""
 
     slot: _Slot
     faults: int = 0
@@ -56,34 +56,34 @@ class _Owner:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A place for a worker process; processes may follow each other in it.
+    """A place for a worker process and its successors.
 
-    No one knows which task a process was lost over. So the next one gets fewer at once, beginning with those that were
-    there, until one is lost that had a single task; each hop makes room for one more.
+    It is unknown which task a process was lost over. So its successor gets fewer tasks at once, beginning with those
+    that the lost process had, until one is lost that had a single task. Each hop allows one task more.
     """
 
     config: FetchConfig
-    """With this process's share of the requests in flight."""
+    """With the share of this process in the requests in flight."""
     process: Process | None = None
     alive: bool = False
-    """Whether the process has been heard, last at ``heard``; until then that is when it was started."""
+    """Whether the process has sent anything. ``heard`` is when it last did, or until then when it was started."""
     heard: float = 0.0
     delivered: int = 0
-    """Hops that came from this process."""
+    """Number of hops received from this process."""
     failed_starts: int = 0
     hosts: int = 0
     waiting: deque[int] = field(default_factory=deque)
-    """Serial numbers of tasks that the process has not been given."""
+    """Serial numbers of tasks that have not been sent to the process."""
     given: int = 0
     room: int = sys.maxsize
-    """How many tasks the process may have at once."""
+    """Maximum number of tasks that the process may have."""
 
 
 class FetchPool:
-    """Fetches over ``config.workers`` processes; a context manager, for one thread.
+    """Fetches in ``config.workers`` processes. A context manager for use in one thread.
 
-    Every task that is submitted comes back as one hop, in any order. Interrupts (Ctrl-C) do not reach the
-    workers: the main process decides, with ``stop``.
+    Every submitted task is returned as one hop, in any order. Interrupts (Ctrl-C) do not reach the workers: the main
+    process decides and calls ``stop``.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class FetchPool:
     ) -> None:
         """Starts nothing yet.
 
-        ``sink`` is the function (``module:name``) that gives a :class:`archec.web.task.Sink` in each worker, and its
-        arguments. A worker without a sign of life for ``silence`` seconds is killed. Once servers have sent
-        ``max_bytes`` (heads and all) nothing is fetched any more, nothing comes of tasks that were in progress, and the
-        pool is ``spent``. Raises ConfigError if a proxy of the configuration or environment is none.
+        ``sink`` is the function (``module:name``) that returns a :class:`archec.web.task.Sink` in each worker, and its
+        arguments. A worker that sends nothing for ``silence`` seconds is killed. Once servers have sent ``max_bytes``
+        (including heads), fetching stops, tasks in progress return nothing, and the pool is ``spent``. Raises
+        ConfigError if a proxy in the configuration or the environment is invalid.
         """
         Proxies(config.proxy)
         self._deny = Deny(config.deny)
@@ -121,11 +121,11 @@ class FetchPool:
         self._serial = 0
         self.spent = False
         self.requests = self.received = 0
-        """Requests that were sent, robots.txt and repeats among them, and bytes of bodies that came in so far, those of
-        unfinished and failed ones too; ``collect`` counts."""
+        """Number of requests sent, including robots.txt and retries, and of bytes of bodies received, including
+        unfinished and failed ones. Updated by ``collect``."""
 
     def __enter__(self) -> FetchPool:
-        # Only a single process knows at any moment how much has come.
+        # With one process, the number of bytes received is exact at any moment.
         most = self._config.concurrency
         count = 1 if self._max_bytes else min(self._config.workers, most)
         try:
@@ -146,7 +146,7 @@ class FetchPool:
     # -- in and out -------------------------------------------------------------------------------
 
     def submit(self, tasks: Sequence[FetchTask]) -> None:
-        """Hands tasks over. Their URLs are normalised; the same URL twice is fetched twice."""
+        """Submits tasks. Their URLs are normalised. A URL that is submitted twice is fetched twice."""
         serial, pending = self._serial, self._open
         for task in tasks:
             try:
@@ -170,8 +170,8 @@ class FetchPool:
             self._hand_out(slot)
 
     def know(self, hosts: Iterable[tuple[str, int, float]]) -> None:
-        """Tells what is known of hosts from before: their names, faults in a row, and seconds for which they are not to
-        be asked. One that is not to be asked for longer than ``max_delay`` is given up."""
+        """Sets the known state of hosts: name, consecutive faults, and seconds during which no request may be sent. A
+        host with a wait longer than ``max_delay`` is given up."""
         now = time.monotonic()
         for host, faults, wait in hosts:
             owner = self._owner(host)
@@ -180,7 +180,7 @@ class FetchPool:
             self._brief(slot)
 
     def _brief(self, slot: _Slot) -> None:
-        """Tells a process what is known of its hosts."""
+        """Sends a process the known state of its hosts."""
         now = time.monotonic()
         known = [
             (host, owner.faults, max(0.0, owner.until - now))
@@ -198,10 +198,10 @@ class FetchPool:
         return owner
 
     def collect(self, timeout: float) -> list[Hop]:
-        """The hops that are there; waits up to ``timeout`` seconds for the first, [] where none came.
+        """Returns the available hops. Waits up to ``timeout`` seconds for the first one; [] if there is none.
 
         Raises:
-            StorageFull, StorageFailed: a worker could not write; hops that were finished come first.
+            StorageFull, StorageFailed: a worker could not write. Finished hops are returned first.
         """
         if not self._ready:
             if self._error is not None:
@@ -218,20 +218,20 @@ class FetchPool:
 
     @property
     def pending(self) -> int:
-        """Tasks whose hop was not collected yet."""
+        """Number of tasks whose hop has not been collected."""
         return len(self._open) + len(self._ready)
 
     @property
     def pids(self) -> list[int]:
-        """The worker processes that run."""
+        """The process ids of the running workers."""
         return [slot.process.pid for slot in self._slots if slot.process is not None]
 
     def stop(self, drain: bool = False, within: float | None = None) -> list[Hop]:
-        """Ends the workers. Tasks that are only queued are dropped, which ``pending`` forgets.
+        """Stops the workers and returns the remaining hops. Queued tasks are dropped and no longer ``pending``.
 
-        With ``drain`` what is in progress is finished (for ``within`` seconds at most, by default as long as a
-        file may take); without it everything is interrupted, and temporary files are removed. The hops that have
-        come are returned. The files of a worker that must be killed stay where they are.
+        With ``drain``, tasks in progress are completed, for at most ``within`` seconds (default: ``total_timeout`` of a
+        file). Without it, they are cancelled and their temporary files are removed. The files of a worker that has to
+        be killed remain.
         """
         grace = self._tuning.stop_grace
         if within is None:
@@ -239,7 +239,7 @@ class FetchPool:
         deadline = time.monotonic() + within + grace
         for slot in self._slots:
             self._send(slot, Stop(drain))
-        # Workers with nothing in progress have nothing to tidy up: they are not waited for.
+        # Workers without tasks in progress have nothing to clean up, so there is no need to wait for them.
         while self._open and self._selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 self._read(key.data, restart=False)
@@ -274,7 +274,7 @@ class FetchPool:
             slot.process.send(encode(message))
 
     def _hand_out(self, slot: _Slot) -> None:
-        """Assigns waiting tasks to the process of a slot, as many as it may have."""
+        """Sends waiting tasks to the process of a slot, as many as it may have."""
         serials = [slot.waiting.popleft() for _ in range(min(len(slot.waiting), slot.room - slot.given))]
         slot.given += len(serials)
         for start in range(0, len(serials), _MESSAGE):
@@ -282,7 +282,7 @@ class FetchPool:
             self._send(slot, Tasks([(serial, self._open[serial].task) for serial in part]))
 
     def _read(self, slot: _Slot, restart: bool = True) -> None:
-        """Takes in what the process of a slot has sent; replaces one that has come to its end."""
+        """Processes the messages from the process of a slot. Replaces the process if it has ended."""
         process = slot.process
         if process is None:
             return
@@ -300,7 +300,7 @@ class FetchPool:
                 self._replace(slot)
 
     def _reap_silent(self) -> None:
-        """Replaces the processes that do not say that they are alive: stopped, hanging."""
+        """Replaces processes that send nothing, because they are stopped or hang."""
         now = time.monotonic()
         for slot in self._slots:
             if slot.process is not None and now - slot.heard > (self._silence if slot.alive else _START_TIMEOUT):
@@ -341,8 +341,8 @@ class FetchPool:
             slot.process = None
 
     def _replace(self, slot: _Slot) -> None:
-        """Starts a process in place of one that was lost, and gives it what that one had, and knew of its hosts;
-        but not a task over which another one was lost before, and this one had no other."""
+        """Starts a process in place of a lost one, and passes on its tasks and the state of its hosts. A task is failed
+        instead if it was the only one of this process and another process was lost with it before."""
         waiting = set(slot.waiting)
         of_slot = [serial for serial, pending in self._open.items() if pending.owner.slot is slot]
         lost = [serial for serial in of_slot if serial not in waiting]

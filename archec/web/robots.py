@@ -2,14 +2,15 @@
 
 The policy:
 
-* 2xx: the rules in it, as the protego library reads them, for our product token or ``*``.
-* 4xx: there are no rules, everything may be fetched. (But 408, 421, 425 and 429 say "not now", and 407
-  comes from a proxy: they count as no answer.)
-* 5xx, no answer, a part (206), more than five redirects: the rules are unknown, so nothing of the origin is fetched
-  in this run. Never treated as permission. A Retry-After of its 429 or 503 binds the host like that of a file.
+* 2xx: the rules for our product token or ``*``, as parsed by the protego library.
+* 4xx: there are no rules, everything may be fetched. (But 408, 421, 425 and 429 mean "not now", and 407 comes from a
+  proxy: they count as no response.)
+* 5xx, no response, a part (206), more than five redirects: the rules are unknown, so nothing is fetched from the
+  origin in this run. Never treated as permission. A Retry-After of its 429 or 503 applies to the host like that of a
+  file.
 * An address that the guard refuses: the origin's files are refused the same way.
-* Crawl-delay (and Request-rate) are kept up to ``fetch.max_delay``; a host that asks for more waits for
-  the next run.
+* Crawl-delay (and Request-rate) are obeyed up to ``fetch.max_delay``. A host that asks for more is deferred to the
+  next run.
 * Anything beyond the first 512 kB is not read.
 """
 
@@ -35,13 +36,13 @@ from archec.web.policy import Tuning
 
 _AGENT_LINE = re.compile(r"^([ \t]*user[- ]?agents?[ \t]*[: \t][ \t]*)([^#\r\n]*)", re.I | re.M)
 MAX_SIZE = 512_000
-"""The rest of a larger robots.txt is not read (RFC 9309 asks for at least 500 KiB)."""
+"""The rest of a larger robots.txt is not read (RFC 9309 requires at least 500 KiB)."""
 _MAX_REDIRECTS = 5
-"""As RFC 9309 section 2.3.1.2 asks."""
+"""As required by RFC 9309, section 2.3.1.2."""
 _MAX_LINE = 4096
 _MAX_LINES = 20_000
 _MAX_REMEMBERED = 64_000_000
-"""Maximum size of all rules that are remembered, as estimated; those that were used least recently go first."""
+"""Maximum total size of cached rules, as estimated. The least recently used ones are dropped."""
 _PER_ORIGIN, _PER_LINE = 2048, 1024
 _TRIES = 2
 _LASTING = (Outcome.BLOCKED_ADDRESS, Outcome.DENIED, Outcome.BAD_URL, Outcome.BAD_CERTIFICATE)
@@ -49,20 +50,21 @@ _LASTING = (Outcome.BLOCKED_ADDRESS, Outcome.DENIED, Outcome.BAD_URL, Outcome.BA
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an origin allows; ``delay``: seconds between requests that it asks for."""
+    """What an origin allows. ``delay``: the seconds between requests that it asks for."""
 
     protego: Protego | None
     token: str
     delay: float = 0.0
     size: int = _PER_ORIGIN
-    """Bytes that the rules take, estimated from above."""
+    """Upper estimate of the memory used by the rules, in bytes."""
 
     def __del__(self) -> None:
-        """The library's objects refer to each other: they would stay until the collector comes."""
+        """Breaks the reference cycles of the library's objects, which would otherwise stay until a garbage
+        collection."""
         getattr(self.protego, "__dict__", {}).clear()
 
     def allows(self, url: str) -> bool:
-        """Whether our agent may fetch ``url``."""
+        """Whether our product may fetch ``url``."""
         if self.protego is None:
             return True
         try:
@@ -73,8 +75,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The rules of an origin are not available. ``again``: a second try may get them; ``lasting``: not even the next
-    run will (a refused address). ``wait``: seconds for which the host asks not to be asked."""
+    """The rules of an origin are not available. ``again``: a second try may succeed. ``lasting``: not even the next run
+    can succeed (a refused address). ``wait``: the seconds of Retry-After."""
 
     outcome: Outcome
     message: str
@@ -90,8 +92,8 @@ ALLOW_ALL = Rules(None, "")
 
 
 class RobotsCache:
-    """Rules by origin (``http://host:port``), fetched through the same client and guard as files; between two requests
-    for those of one origin at least ``delay`` seconds pass."""
+    """Rules by origin (``http://host:port``), fetched through the same client and guard as files. ``delay`` is the
+    minimum number of seconds between two requests for the rules of an origin."""
 
     def __init__(self, client: Client, agent: str, tuning: Tuning, delay: float = 0.0) -> None:
         self._client = client
@@ -103,19 +105,19 @@ class RobotsCache:
         self._fetching: dict[str, asyncio.Task[Robots]] = {}
 
     def known(self, origin: str) -> Robots | None:
-        """The rules of an origin if they are known already."""
+        """The rules of an origin if they are cached."""
         robots = self._known.get(origin)
         if robots is not None:
             self._known.move_to_end(origin)
         return robots
 
     async def learn(self, origin: str) -> Robots:
-        """The rules of an origin; the first caller has them fetched, others wait for the same answer."""
+        """The rules of an origin. The first caller starts the request, others wait for its result."""
         fetching = self._fetching.get(origin)
         if fetching is None:
             fetching = self._fetching[origin] = asyncio.ensure_future(self._fetch(origin))
         try:
-            robots = await asyncio.shield(fetching)  # one of several waiting may be cancelled
+            robots = await asyncio.shield(fetching)  # a caller may be cancelled while others wait
         finally:
             if fetching.done():
                 self._fetching.pop(origin, None)
@@ -127,7 +129,7 @@ class RobotsCache:
         return robots
 
     async def aclose(self) -> None:
-        """Cancels what is being fetched."""
+        """Cancels all requests."""
         for fetching in self._fetching.values():
             fetching.cancel()
         await asyncio.gather(*self._fetching.values(), return_exceptions=True)
@@ -148,7 +150,7 @@ class RobotsCache:
             for _ in range(_MAX_REDIRECTS + 1):
                 found = await asyncio.wait_for(self._request(url), timeout)
                 if isinstance(found, Unknown) and host_of(url) != host:
-                    found = replace(found, wait=0.0)  # it is another host that asks
+                    found = replace(found, wait=0.0)  # the Retry-After is another host's
                 if not isinstance(found, str):
                     return found
                 url = found
@@ -163,12 +165,12 @@ class RobotsCache:
             lasting = fault.outcome in _LASTING
             return Unknown(fault.outcome, f"robots.txt is not available: {fault.message}", lasting)
         except BadName:
-            return ALLOW_ALL  # redirects to nowhere: there is no robots.txt
+            return ALLOW_ALL  # redirects to an invalid URL: there is no robots.txt
         text = f"robots.txt redirects more than {_MAX_REDIRECTS} times"
         return Unknown(Outcome.SERVER_ERROR, text, again=False)
 
     async def _request(self, url: str) -> Robots | str:
-        """Rules, or where a redirect leads."""
+        """Returns the rules, or the target of a redirect."""
         response = await self._client.open(url, Flight(asyncio.get_running_loop().time()), fresh=True)
         try:
             status = response.status_code
@@ -188,7 +190,7 @@ class RobotsCache:
         body = unpack(content, fields.get("content-encoding", ""), MAX_SIZE)
         if body is None:
             return Unknown(Outcome.SERVER_ERROR, "robots.txt has an encoding that was not requested")
-        if len(body) >= MAX_SIZE:  # a rule that is cut would forbid more, or allow more
+        if len(body) >= MAX_SIZE:  # drop the last line: a truncated rule would forbid or allow more
             body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
         try:
             return parse(body, self._token)
@@ -208,17 +210,16 @@ class RobotsCache:
 
 
 def product_token(agent: str) -> str:
-    """Our name in robots.txt: ``archec`` of ``archec/1.0 (name; contact)``."""
+    """Our name in robots.txt: ``archec`` for ``archec/1.0 (name; contact)``."""
     match = re.match(r"[A-Za-z_-]+", agent)
     return match[0].lower() if match else "archec"
 
 
 def parse(content: bytes, token: str) -> Rules:
-    """The rules in a robots.txt for the product ``token``.
+    """Parses a robots.txt for the product ``token``.
 
-    Groups for other agents are merged under one name first: a file that names ten thousand agents
-    for ten thousand rules would otherwise become their product in memory. Raises ValueError if the
-    library gives up.
+    Groups for other agents are first merged under one name: otherwise a file that lists ten thousand agents for ten
+    thousand rules would use memory for their product. Raises ValueError if the library fails.
     """
     text = content.decode("utf-8-sig", "replace").replace("\x00", "")
     lines = [line[:_MAX_LINE] for line in text.splitlines()[:_MAX_LINES]]

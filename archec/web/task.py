@@ -1,5 +1,5 @@
-"""The fetcher's interface: a task is one request, a hop is its result, a sink is where bodies go; and the messages in
-which the pool and its workers tell each other of them, sent by :mod:`archec.workers.pipe`."""
+"""The interface of the fetcher: a task is one request, a hop is its result, and a sink stores bodies. Also the messages
+between the pool and its workers, which are sent by :mod:`archec.workers.pipe`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import msgspec
 from archec.web.outcome import Outcome
 
 HEAD = 1536
-"""Bytes of a body that come with its hop, enough to recognise its media type."""
+"""Number of bytes of a body that are returned with its hop, enough to detect its media type."""
 
 HopKind = Literal["body", "redirect", "not-modified", "failed", "doubtful"]
 
 
 class FetchTask(NamedTuple):
-    """One request to make.
+    """A request to make.
 
-    ``url`` is a normalised URL; ``etag`` and ``last_modified`` are validators of an earlier visit (the
-    request is conditional if there is one).
+    ``url`` is a normalised URL. ``etag`` and ``last_modified`` are validators from an earlier visit; with either of
+    them the request is conditional.
     """
 
     url: str
@@ -29,39 +29,38 @@ class FetchTask(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """The result of one task. Redirects are not followed: ``location`` says where to.
+    """The result of a task. Redirects are not followed: ``location`` is the target.
 
-    ``kind`` is ``body`` (``temp``, ``md5``, ``sha256``, ``size`` are set; the caller owns the temporary
-    file from then on), ``redirect``, ``not-modified`` or ``failed`` (``outcome`` and ``message`` say
-    why). ``outcome`` is None for a body and a redirect: what they mean is the caller's decision. A ``doubtful`` hop
-    takes back an earlier one of the same URL, whose connection later proved to be out of step, so that it may have
-    answered another request; it ends no task.
-    ``deferred``: the host was given up for this run, nothing was learnt about this file.
-    No field ever contains a user name or password of a URL.
+    ``kind`` is ``body`` (``temp``, ``md5``, ``sha256``, ``size`` are set; the caller owns the temporary file from then
+    on), ``redirect``, ``not-modified`` or ``failed`` (with ``outcome`` and ``message``). ``outcome`` is None for a body
+    and a redirect: the caller decides what they mean. A ``doubtful`` hop takes back an earlier one of the same URL,
+    whose connection later proved to be out of sync, so that the response may belong to another request; it does not
+    complete a task. ``deferred``: the host was given up for this run, and nothing is known about this file. No field
+    ever contains a user name or password from a URL.
     """
 
     url: str
     kind: HopKind
     outcome: Outcome | None = None
     status: int = 0
-    """HTTP status of the answer, 0 without an answer; for ftp the HTTP status that comes nearest."""
+    """HTTP status, 0 without a response. For FTP the nearest HTTP status."""
     headers: tuple[tuple[str, str], ...] = ()
-    """The headers worth keeping, names in lower case, values cleaned and bounded (``headers.KEPT``)."""
+    """The kept headers, names in lower case, values cleaned and limited in length (``headers.KEPT``)."""
     location: str = ""
     """A normalised URL."""
     temp: str = ""
     md5: str = ""
     sha256: str = ""
     size: int = 0
-    """Bytes of the entity body as served after transfer coding."""
+    """Bytes of the entity body after transfer coding was removed."""
     content_type: str = ""
     message: str = ""
-    """What went wrong, for people."""
+    """The reason of a failure, for people."""
     address: str = ""
-    """The address that was connected to: the server's, or the proxy's."""
+    """The address of the connection: the server's or the proxy's."""
     deferred: bool = False
     wait: float = 0.0
-    """Seconds for which the host asks not to be asked again: the Retry-After of its 429 or 503."""
+    """Seconds of the Retry-After of a 429 or 503, or of robots.txt."""
     head: bytes = b""
     """The first :data:`HEAD` bytes of a body."""
 
@@ -74,12 +73,12 @@ class Hop(NamedTuple):
 
 
 def failure(url: str, outcome: Outcome, message: str, *, deferred: bool = False) -> Hop:
-    """A failed hop of a task that got no answer."""
+    """A failed hop of a task without a response."""
     return Hop(url, "failed", outcome, message=message, deferred=deferred)
 
 
 class StoredLike(Protocol):
-    """A temporary file that is whole: its name, as the sink has it, its checksums in hex, its bytes."""
+    """A complete temporary file: its name in the sink, its checksums in hex, and its size in bytes."""
 
     @property
     def temp(self) -> str: ...
@@ -92,7 +91,7 @@ class StoredLike(Protocol):
 
 
 class TempLike(Protocol):
-    """One body while it is received. Exactly one of ``close`` and ``discard`` ends it.
+    """The temporary file of a body. Call exactly one of ``close`` and ``discard`` at the end.
 
     Raises:
         StorageFull: no space is left; nothing further is fetched.
@@ -103,20 +102,20 @@ class TempLike(Protocol):
         """Appends ``data``."""
 
     def close(self) -> StoredLike:
-        """Ends the file, which belongs to the caller from then on."""
+        """Completes the file, which then belongs to the caller."""
 
     def discard(self) -> None:
-        """Removes the file; never raises for a file that is no longer there."""
+        """Removes the file. Does not raise if it no longer exists."""
 
 
 class Sink(Protocol):
-    """Temporary files for a worker process."""
+    """Temporary files of a worker process."""
 
     def temp(self, url: str, /) -> TempLike:
-        """A new one for the body of ``url``."""
+        """Creates one for the body of ``url``."""
 
     def discard(self, temp: str, /) -> None:
-        """Removes one that was whole."""
+        """Removes one that was complete."""
 
 
 # -- messages -------------------------------------------------------------------------------------
@@ -129,23 +128,23 @@ class Tasks(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
 
 class HostsKnown(msgspec.Struct, array_like=True, tag=7, frozen=True):
-    """To a worker: what is known of hosts: name, faults in a row, seconds for which it is not to be asked."""
+    """To a worker: the known state of hosts: name, consecutive faults, seconds during which no request may be sent."""
 
     items: Sequence[tuple[str, int, float]]
 
 
 class Stop(msgspec.Struct, array_like=True, tag=3, frozen=True):
-    """To a worker: it is to leave, and whether it finishes what is in flight."""
+    """To a worker: exit. ``finish``: complete the tasks in flight first."""
 
     finish: bool
 
 
 class Hops(msgspec.Struct, array_like=True, tag=4, frozen=True):
-    """From a worker: hops, and what it sent and received since the last such message: requests, robots.txt and repeats
-    among them, and bytes of bodies, wanted or not. An empty one is a sign of life.
+    """From a worker: hops with the serial numbers of their tasks, and what it sent and received since the last such
+    message: requests, including robots.txt and retries, and bytes of bodies, wanted or not. An empty one is a
+    heartbeat.
 
-    ``spent``: nothing more comes, since what may be received has been. With each hop comes the serial number of its
-    task.
+    ``spent``: the limit of received bytes is reached, and no more hops follow.
     """
 
     items: Sequence[tuple[int, Hop]] = ()
@@ -155,7 +154,7 @@ class Hops(msgspec.Struct, array_like=True, tag=4, frozen=True):
 
 
 class Fatal(msgspec.Struct, array_like=True, tag=5, frozen=True):
-    """From a worker: it cannot write, because no space is left or for another reason."""
+    """From a worker: it cannot write, because no space is left (``full``) or for another reason."""
 
     full: bool
     message: str

@@ -1,12 +1,12 @@
-"""TLS with real-world servers: exceptions for handshakes that fail in the normal way, and what is never accepted.
+"""TLS with real-world servers: exceptions for handshakes that fail by normal rules.
 
-Certificates are verified against certifi's or SSL_CERT_FILE's list. If the first handshake fails for that reason, a
-second one is made
+Certificates are verified against the list of certifi or SSL_CERT_FILE. If the first handshake fails for one of these
+reasons, a second one is made
 
-* with an *old* server: TLS 1.0 and 1.1, their ciphers, legacy renegotiation (``fetch.old_tls``). It says so, or it
-  closes the connection in the handshake;
-* with an incomplete *chain*: the missing certificates are fetched from where the server's names them (AIA, RFC 5280
-  section 4.2.2.1). They are only trusted if they lead to a trusted root;
+* with an *old* server: TLS 1.0 and 1.1, their ciphers, legacy renegotiation (``fetch.old_tls``). A server is old if it
+  reports such an error or closes the connection in the handshake;
+* with an incomplete *chain*: the missing certificates are fetched from where the server's certificate says (AIA, RFC
+  5280 section 4.2.2.1). They are only trusted if they lead to a trusted root;
 * *unverified*, with hosts in ``fetch.insecure_hosts``.
 
 The needs of a host are cached. All other problems of a certificate raise ``Distrusted``.
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 OLD, CHAIN, UNVERIFIED = "old", "chain", "unverified"
 ISSUER_SIZE = 64_000
-"""Maximum size of a certificate that is fetched."""
+"""Maximum size of an issuer's certificate."""
 
 _OLD_SERVER = frozenset(
     {
@@ -51,7 +51,7 @@ Needs = frozenset[str]
 
 
 class Tls:
-    """The contexts of a policy. ``trust`` makes one that verifies certificates."""
+    """The TLS contexts of a policy. ``trust`` creates one that verifies certificates."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Tls:
         self._contexts: dict[Needs, ssl.SSLContext] = {}
         self._needs: OrderedDict[str, Needs] = OrderedDict()
         self._issuers: dict[str, bytes] = {}
-        """By URL, empty if there was none."""
+        """Certificates by URL, empty if there is none."""
 
     async def connect(
         self,
@@ -73,10 +73,10 @@ class Tls:
         leaf_of: Callable[[T], bytes],
         fetch: Callable[[str], Awaitable[bytes]],
     ) -> tuple[T, Needs]:
-        """A connection that ``connect`` makes with a context, and what it needed.
+        """Calls ``connect`` with a suitable context, and returns its connection and what it needed.
 
-        ``leaf_of`` gives the server's certificate of a connection that is not wanted further, ``fetch`` what is at a
-        URL, b"" if nothing does. Raises Distrusted, and what ``connect`` raises.
+        ``leaf_of`` closes a connection and returns the server's certificate. ``fetch`` returns the contents of a URL,
+        or b"". Raises Distrusted, and what ``connect`` raises.
         """
         needs = self._needs.get(host, frozenset())
         while True:
@@ -102,7 +102,7 @@ class Tls:
             return made, needs
 
     def _lacking(self, error: OSError, host: str, needs: Needs) -> str:
-        """What another handshake would need, empty if none would do."""
+        """The need that another handshake should satisfy, or "" if none would help."""
         if isinstance(error, ssl.SSLCertVerificationError):
             if error.verify_code in _NO_ISSUER and CHAIN not in needs:
                 return CHAIN
@@ -115,7 +115,7 @@ class Tls:
         if context is None:
             context = self._contexts[needs] = self._trust()
             context.set_alpn_protocols(["http/1.1"])
-            context.verify_flags &= ~_PARTIAL_CHAIN  # what servers send, and name, is no anchor of trust
+            context.verify_flags &= ~_PARTIAL_CHAIN  # certificates from servers are not trust anchors
             if OLD in needs:
                 context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
                 context.options |= _LEGACY_CONNECT
@@ -129,7 +129,7 @@ class Tls:
         return context
 
     async def _complete(self, certificate: bytes, fetch: Callable[[str], Awaitable[bytes]]) -> bool:
-        """Fetches the certificates above one, as far as they are named; False if there is none."""
+        """Fetches the issuers of a certificate, one after the other. False if there is none."""
         found = False
         for _ in range(_MOST_STEPS):
             url = issuer_url(certificate)
@@ -151,9 +151,9 @@ class Tls:
 
 
 def issuer_url(certificate: bytes) -> str:
-    """The http URL at which a certificate (DER) says its issuer's is to be had, empty if it says none.
+    """The http URL of the issuer's certificate that a certificate (DER) states, or "".
 
-    It is looked for by its object identifier alone: where this misleads, the chain does not verify.
+    Only its object identifier is searched for. If that finds something else, the chain does not verify.
     """
     found = _CA_ISSUERS.search(certificate)
     if found is None:
@@ -164,9 +164,9 @@ def issuer_url(certificate: bytes) -> str:
 
 
 def _as_intermediate(data: bytes) -> bytes:
-    """A certificate (DER) from DER or PEM; empty if it is none, or one that is its own issuer.
+    """Converts a certificate from DER or PEM to DER. Empty if it is invalid or self-issued.
 
-    A certificate that is its own issuer is a root, and no root comes from a server.
+    A self-issued certificate is a root, and roots are never accepted from servers.
     """
     if data.startswith(b"-----BEGIN"):
         with suppress(ValueError):
@@ -179,10 +179,10 @@ def _as_intermediate(data: bytes) -> bytes:
 
 
 def _names(certificate: bytes) -> tuple[bytes, bytes]:
-    """Issuer and subject of a certificate (DER), as they stand. Raises ValueError or IndexError for nonsense."""
+    """Issuer and subject of a certificate (DER), encoded. Raises ValueError or IndexError if it is invalid."""
     start, _ = _element(certificate, 0)
     place, _ = _element(certificate, start)
-    if certificate[place] == 0xA0:  # the version, which those of version 1 lack
+    if certificate[place] == 0xA0:  # the version, which version 1 omits
         place = sum(_element(certificate, place))
     fields = []
     for _ in range(5):  # serial number, signature, issuer, validity, subject
@@ -193,7 +193,8 @@ def _names(certificate: bytes) -> tuple[bytes, bytes]:
 
 
 def _element(data: bytes, place: int) -> tuple[int, int]:
-    """Where the contents of the DER element at ``place`` begin, and their size."""
+    """Offset and size of the contents of the DER element at ``place``. Raises ValueError or IndexError if it is
+    invalid."""
     first = data[place + 1]
     if first < 0x80:
         return place + 2, first

@@ -1,12 +1,11 @@
-"""The HTTP transport: httpx's types and interface over kept connections, HTTP/1.1 parsed by llhttp.
+"""The HTTP transport: httpx's types and interface over persistent connections, HTTP/1.1 parsed by llhttp.
 
-Why not an existing transport: measured with 5,000 files of 20 kB over loopback, 32 in flight, bodies
-discarded, stock httpx takes 1.4 ms of CPU for a request, httpx-aiohttp under ``AsyncClient`` 0.57 ms,
-httpx-aiohttp on its own 0.20 ms, this one 0.09 ms (with uvloop 0.065 ms), and that includes the fetcher's
-queues, deadlines and hops, which the others were measured without. It sends the target of a
-request exactly as in the URL, while the others quote it again, and it lets the guard check
-addresses where the socket is made. Because the interface is httpx's, ``httpx.MockTransport`` or any other
-transport can replace it.
+Why not an existing transport: measured with 5,000 files of 20 kB over loopback, 32 in flight, bodies discarded, stock
+httpx takes 1.4 ms of CPU per request, httpx-aiohttp under ``AsyncClient`` 0.57 ms, httpx-aiohttp on its own 0.20 ms,
+this one 0.09 ms (with uvloop 0.065 ms), and that includes the fetcher's queues, deadlines and hops, which the other
+figures do not include. It sends the target of a request exactly as in the URL, while the others quote it again, and it
+lets the guard check addresses where the socket is created. Because the interface is httpx's, ``httpx.MockTransport`` or
+any other transport can replace it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _MAX_USES = 20
 """Maximum number of requests on one connection."""
 _TURNS = 4
-"""Number of iterations of the event loop after which a socket has been read."""
+"""Number of iterations of the event loop after which pending data has been read from a socket."""
 _KEEP_IDLE = 15.0
 """Seconds after which an idle connection is closed."""
 _MAX_DISTRUSTED = 20_000
@@ -42,18 +41,18 @@ _MAX_IDLE = 1024
 
 
 class DirectTransport(httpx.AsyncBaseTransport):
-    """Sends requests; follows no redirect, and repeats nothing that a server may have seen.
+    """Sends requests. Follows no redirects, and never repeats a request that a server may have seen.
 
-    Extensions of a request that it uses: ``timeout`` (seconds: ``connect``; ``write`` for each piece of the body;
-    ``read`` for the head of the answer and each piece of its body; none by default except for ``connect``), ``named``
-    (see :mod:`archec.web.policy`), ``target`` (the bytes to ask for; by default the URL's path and query), ``sent``
-    (called without arguments when a connection is there) and ``fresh`` (nothing was asked on the connection before).
-    Extensions of its responses: ``http_version``, ``address`` (connected to), ``tls`` (what it needed), ``answer``
+    Request extensions that it uses: ``timeout`` (seconds: ``connect``; ``read`` for each piece of the request body, for
+    the response head and for each piece of its body; none by default except for ``connect``), ``named`` (see
+    :func:`archec.web.connect.named`), ``target`` (the request target in bytes; default: path and query of the URL),
+    ``sent`` (called without arguments once there is a connection) and ``fresh`` (use a new connection). Response
+    extensions: ``http_version``, ``address`` (of the connection), ``tls`` (exceptions that were needed), ``answer``
     (``h1.Answer``).
 
-    A connection serves 20 requests at most, and each but the first only if its socket is quiet. If bytes come that
-    no one asked for, the other end loses its kept connections: it gets one request on each from then on. At most
-    ``keep`` idle connections stay open, each for a quarter of a minute.
+    A connection serves at most 20 requests, and is reused only while its socket is quiet. If a server sends bytes that
+    were not requested, its idle connections are closed and it gets one request per connection from then on. At most
+    ``keep`` idle connections stay open, each for 15 seconds.
     """
 
     def __init__(self, connector: Connector, proxies: Proxies, keep: int, tuning: Tuning) -> None:
@@ -64,16 +63,16 @@ class DirectTransport(httpx.AsyncBaseTransport):
         self._tuning = tuning
         self._idle: dict[object, list[H1Connection]] = {}
         self._resting: dict[H1Connection, object] = {}
-        """Connections behind their last answer, oldest first, and their keys; None for one that is not used again."""
+        """Connections after their last response, oldest first, and their keys; None if it will not be reused."""
         self._distrusted: OrderedDict[object, None] = OrderedDict()
-        """Keys of those that sent bytes that no one asked for."""
+        """Keys of servers that sent bytes that were not requested."""
         self._tending: asyncio.TimerHandle | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends the request and returns the head of the answer; the body streams.
+        """Sends the request and returns the response head. The body is streamed.
 
         Raises:
-            httpx.TransportError: see ``outcome`` for which and what they mean.
+            httpx.TransportError: see :mod:`archec.web.faults`.
         """
         url = request.url
         scheme, netloc = url.scheme, url.netloc
@@ -86,15 +85,15 @@ class DirectTransport(httpx.AsyncBaseTransport):
         host, port = url.raw_host.decode("ascii"), port_of(url)
         exempt = "named" in extensions and extensions["named"] == origin_of(url)
         target: bytes = extensions.get("target") or url.raw_path
-        # A plain proxy serves all hosts on one connection; a tunnel through it belongs to its host.
+        # A plain proxy serves all hosts on one connection; a tunnel belongs to its host.
         plain_proxy = proxy if scheme != "https" else None
         if proxy is not None and not exempt:
             await self._connector.check(host, port, timeout)
         if plain_proxy is not None:
             target = scheme.encode() + b"://" + netloc + target
-        # What was connected to with an exemption from the guard serves no one else.
+        # A connection that was exempt from the guard is reused only by exempt requests.
         key: object = plain_proxy or (scheme, netloc, exempt)
-        # What must not be sent twice is not sent on a connection that may be closed already.
+        # A request that must not be sent twice needs a new connection: a kept one may be closed already.
         start, headers = b"%b %b HTTP/1.1" % (request.method.encode("ascii"), target), request.headers.raw
         plain = request.method in _PLAIN and _FRAMING.isdisjoint(name.lower() for name, _ in headers)
         kept = plain and "fresh" not in extensions
@@ -115,7 +114,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
                     bodiless=request.method == "HEAD",
                     timeout=timeouts.get("read"),
                 )
-            except Stale:  # only a kept connection raises it, and the next one is new: so this loop ends
+            except Stale:  # only a kept connection raises it, and the next one is new, so this loop ends
                 kept = False
                 continue
             except BaseException:
@@ -134,7 +133,8 @@ class DirectTransport(httpx.AsyncBaseTransport):
             )
 
     def give_back(self, key: object, connection: H1Connection) -> None:
-        """Keeps a connection whose answer was read to its end, closes any other; in both cases after a look at it."""
+        """Keeps a connection whose response was read completely, and closes any other. A complete one is checked first
+        for surplus bytes, even if it is not kept."""
         if not connection.over:
             connection.abort()
             return
@@ -149,14 +149,15 @@ class DirectTransport(httpx.AsyncBaseTransport):
             self._tending = asyncio.get_running_loop().call_later(self._tuning.quiet, self._tend)
 
     def _tend(self) -> None:
-        """Looks at connections that rest, and closes those that are not used again, or have been idle for too long."""
+        """Checks resting connections for surplus bytes. Closes those that will not be reused or have been idle for too
+        long."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection, key in list(self._resting.items()):
             rested = now - connection.idle_since
             if rested < self._tuning.quiet:
                 break
-            # Where a socket is not quiet, the event loop has not read yet what is there.
+            # If a socket is not quiet, the event loop has not read its data yet.
             if connection.lost or (connection.unseen and connection.is_quiet()):
                 connection.settle()
             if connection.lost or (key is None and not connection.unseen) or rested >= _KEEP_IDLE:
@@ -171,7 +172,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
             self._drop(connection)
 
     async def _issuer(self, url: str) -> bytes:
-        """A certificate from where another one names it; b"" if there is none."""
+        """Fetches an issuer's certificate; b"" if that fails."""
         data = b""
         try:
             response = await self.handle_async_request(httpx.Request("GET", url, headers={"Accept": "*/*"}))
@@ -187,7 +188,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
         return data if response.status_code == 200 else b""
 
     async def _take(self, key: object) -> H1Connection | None:
-        """An idle connection whose socket is quiet, the one that was used last."""
+        """The most recently used idle connection whose socket is quiet."""
         while idle := self._idle.get(key):
             connection = idle.pop()
             if not idle:
@@ -199,7 +200,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
                 if connection.is_quiet():
                     connection.settle()
                     return connection
-                await asyncio.sleep(0)  # the event loop reads what is there: the end, a TLS ticket, a surplus
+                await asyncio.sleep(0)  # the event loop reads the data: the end, a TLS ticket, surplus bytes
             if not connection.lost:
                 connection.surplus()
         return None
@@ -221,7 +222,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
 
 
 class Transports(NamedTuple):
-    """What carries requests; ``guard`` is for addresses of hosts."""
+    """The transports by scheme. ``guard`` resolves the addresses of hosts."""
 
     http: httpx.AsyncBaseTransport
     ftp: httpx.AsyncBaseTransport
@@ -229,8 +230,8 @@ class Transports(NamedTuple):
     proxies: Proxies | None = None
 
     async def locate(self, origin: str) -> str:
-        """The address that would be connected to first for an origin (``http://host:port``); empty if a proxy is
-        asked, and if there is none."""
+        """The address that a connection to an origin (``http://host:port``) would try first. Empty if a proxy is used,
+        or if there is no address."""
         if self.guard is None:
             return ""
         try:
@@ -249,7 +250,8 @@ def transports(
     resolver: Resolver | None = None,
     received: Callable[[int], None] | None = None,
 ) -> Transports:
-    """The real transports under a policy, for so many requests at once; ``received`` gets the number of bytes."""
+    """Creates the real transports for a policy and a number of concurrent requests. ``received`` is called with the
+    number of bytes received."""
     resolver = resolver or SystemResolver(tuning.dns_threads)
     guard = Guard(resolver, policy.allow_networks, Deny(policy.deny))
     proxies = Proxies(policy.proxy)
@@ -263,7 +265,7 @@ def transports(
 
 
 class _ResponseBody(httpx.AsyncByteStream):
-    """The body of an answer; closing it early closes the connection."""
+    """The body of a response. If it is closed early, so is the connection."""
 
     __slots__ = ("_connection", "_key", "_timeout", "_transport")
 
@@ -294,10 +296,10 @@ class _ResponseBody(httpx.AsyncByteStream):
 def _head(
     start: bytes, netloc: bytes, headers: Sequence[tuple[bytes, bytes]], proxy: Proxy | None, *, close: bool
 ) -> bytes:
-    """The bytes of a request: its header lines as they are, except for Host and Connection.
+    """The bytes of a request head: its headers unchanged, except for Host and Connection.
 
     Raises:
-        httpx.LocalProtocolError: a value has a line end in it.
+        httpx.LocalProtocolError: a header contains a line end.
     """
     lines = [start, b"Host: " + netloc, b"Connection: close" if close else b"Connection: keep-alive"]
     lines += [b"%b: %b" % (name, value) for name, value in headers if name.lower() not in (b"host", b"connection")]
@@ -309,7 +311,7 @@ def _head(
 
 
 async def _framed(request: httpx.Request) -> AsyncIterator[bytes]:
-    """The body of a request as it stands on the line: in chunks where its length is not known."""
+    """A request body, framed as it is to be sent: chunked if its length is unknown."""
     stream = cast(AsyncIterator[bytes], request.stream)
     if "transfer-encoding" not in request.headers:
         async for piece in stream:

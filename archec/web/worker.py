@@ -1,4 +1,4 @@
-"""A worker process of the fetch pool: a fetcher behind a socket. It leaves when the other end is closed."""
+"""A worker process of the fetch pool: a fetcher behind a socket. It exits when the other end is closed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from archec.workers.pipe import Inbox, decoder, encode, frame
 
 _READ = 1 << 18
 _STACK = 512 * 1024
-"""Bytes of the stack of a thread; they count as memory whether they are used or not."""
+"""Stack size in bytes of a thread, which counts as memory whether it is used or not."""
 _RARELY = (20_000, 20, 50)
-"""Thresholds of the garbage collector: requests in progress hold many objects, and few cycles."""
+"""Thresholds of the garbage collector: requests in progress hold many objects, but few cycles."""
 
 
 def serve(
@@ -41,10 +41,10 @@ def serve(
     beat: float,
     max_bytes: int,
 ) -> None:
-    """Fetches until told to stop, or until the other end of ``pipe`` is closed; then the process ends.
+    """Fetches until told to stop, or until the other end of ``pipe`` is closed. Then the process exits.
 
-    ``sink`` is the function that gives the sink, and its arguments. Something is sent every ``beat`` seconds at the
-    latest. ``max_bytes``: see ``Fetcher``.
+    ``sink`` is the function that returns the sink, and its arguments. A message is sent at least every ``beat``
+    seconds. ``max_bytes``: see ``Fetcher``.
     """
     threading.stack_size(_STACK)
     _limit(config.max_memory)
@@ -56,16 +56,16 @@ def serve(
         _loop().run_until_complete(_serve(pipe, make, tuning, beat))
         code = 0
     except MemoryError:
-        _leave()
+        _exit()
     finally:
         if code:
             sys.excepthook(*sys.exc_info())
             sys.stderr.flush()
-        os._exit(code)  # threads that hang in a name service are not waited for
+        os._exit(code)  # does not wait for threads that hang in name resolution
 
 
 def _limit(memory: int) -> None:
-    """Limits memory to so much more than is in use, and opens as many files as the system lets it."""
+    """Limits memory to ``memory`` bytes more than is in use, and raises the limit of open files to the maximum."""
     set_limit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     with suppress(OSError, ValueError, IndexError):
         used = int(Path("/proc/self/statm").read_bytes().split()[5]) * resource.getpagesize()
@@ -73,7 +73,7 @@ def _limit(memory: int) -> None:
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """An event loop: uvloop's where it is installed, else asyncio's own."""
+    """An event loop: uvloop's if it is installed, otherwise asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -84,7 +84,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuning, beat: float) -> None:
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_leave_without_memory)
+    loop.set_exception_handler(_exit_without_memory)
     reader, writer = await asyncio.open_connection(sock=pipe)
     outbox = _Outbox(loop, writer, tuning)
     fetcher = outbox.fetcher = make(emit=outbox.emit, fatal=outbox.fatal, progress=outbox.progress)
@@ -101,7 +101,7 @@ async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuni
 
 
 async def _obey(reader: asyncio.StreamReader, fetcher: Fetcher) -> Stop:
-    """Takes tasks until told to stop; the end of the other end tells so, too."""
+    """Processes messages until told to stop, or until the other end is closed."""
     inbox, decode = Inbox(), decoder(ToWorker).decode
     while data := await _read(reader):
         for message in map(decode, inbox.feed(data)):
@@ -123,20 +123,20 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
     return b""
 
 
-def _leave_without_memory(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _exit_without_memory(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if isinstance(context.get("exception"), MemoryError):
-        _leave()
+        _exit()
     loop.default_exception_handler(context)
 
 
-def _leave() -> None:
-    """Ends a process that is out of memory: nothing that it said of any host from now on would be true."""
+def _exit() -> None:
+    """Exits a process that is out of memory, before it reports false failures of hosts."""
     os.write(2, b"archec: a fetching process has reached fetch.max_memory, and is replaced\n")
     os._exit(1)
 
 
 class _Outbox:
-    """Writes hops: many in one message, none later than ``tuning.flush`` seconds."""
+    """Sends hops: several per message, and none later than ``tuning.flush`` seconds."""
 
     fetcher: Fetcher
 
@@ -149,7 +149,7 @@ class _Outbox:
 
     def emit(self, serial: int, hop: Hop) -> None:
         self._hops.append((serial, hop))
-        if hop.wait or len(self._hops) >= self._tuning.batch:  # a successor of this process must know of the wait
+        if hop.wait or len(self._hops) >= self._tuning.batch:  # a successor of this process must know the wait
             self.flush()
         elif self._timer is None:
             self._timer = self._loop.call_later(self._tuning.flush, self.flush)
@@ -171,7 +171,7 @@ class _Outbox:
         self._received = self._requests = 0
 
     def tick(self, beat: float) -> None:
-        """Reports the bytes of large bodies, and every ``beat`` seconds that this process is alive."""
+        """Reports the bytes of large bodies, and sends a heartbeat every ``beat`` seconds."""
         if self._received or self._requests or self.fetcher.spent or self._loop.time() - self._sent >= beat:
             self.flush()
         self._loop.call_later(self._tuning.tick, self.tick, beat)
