@@ -165,7 +165,8 @@ class Api:
         if rest.rstrip("/") != "search/cdx":
             raise viewer.nothing(f"Not found: {exchange.path}")
         exchange.note["kind"] = "index"
-        return await answer_wayback(collection, exchange.arguments, exchange.headers.get("accept-encoding", ""), viewer)
+        accept = exchange.headers.get("accept-encoding", "")
+        return await answer_wayback(collection, exchange.take.given, accept, viewer)
 
     async def _feed(self, exchange: Exchange, viewer: Viewer, collection: Collection, mode: str) -> Response:
         """Adds rows to an index, or removes them, with the interface of OutbackCDX."""
@@ -210,7 +211,7 @@ class Api:
         url = exchange.take.one("url")
         exchange.note["url"] = url
         return parse_query(
-            exchange.arguments,
+            exchange.take.given,
             key=key_of_request(url, asked),
             may_live=viewer.allows("live"),
             may_push_limit=viewer.rules.are_trivial,

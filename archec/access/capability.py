@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from anyio import to_thread
 from prometheus_client import Metric
@@ -20,13 +19,14 @@ from starlette.types import Receive, Scope, Send
 from archec.access.api import Api
 from archec.access.collection import Collection
 from archec.access.errors import Refused
-from archec.access.exchange import Exchange, answer, first_part, message
+from archec.access.exchange import Exchange, answer, message
 from archec.access.gate import Gate
 from archec.access.memento import Lost
 from archec.access.remote import Web
 from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
+from archec.server.observe import sent_of
 from archec.web.door import Policy, Sender
 
 _log = logging.getLogger("archec.access")
@@ -98,18 +98,7 @@ class AccessCapability:
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application."""
-        exchange = Exchange(scope, receive)
-        status = size = 0
-
-        async def counted(event: Any) -> None:
-            nonlocal status, size
-            if event["type"] == "http.response.start":
-                status = event["status"]
-                event["headers"] = [*event["headers"], *self._common(exchange)]
-            elif event["type"] == "http.response.body":
-                size += len(event.get("body", b""))
-            await send(event)
-
+        exchange, sent = Exchange(scope, receive), sent_of(scope)
         viewer: Viewer | None = None
         try:
             if exchange.method == "OPTIONS" and self._config.access.cors:
@@ -118,14 +107,14 @@ class AccessCapability:
                 viewer = self._gate.enter(exchange.headers.get("authorization", ""), exchange.address)
                 response = await self._answered(exchange, viewer)
             with self._gate.transfer(viewer):
-                await response(scope, receive, counted)
+                await self._complete(response, exchange)(scope, receive, send)
         except Refused as refusal:
             response = message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)
-            await response(scope, receive, counted)
+            await self._complete(response, exchange)(scope, receive, send)
         finally:
             exchange.close()
             kind = exchange.note.get("kind", "other")
-            self._answers[kind, str(status)] += 1
+            self._answers[kind, str(sent.status)] += 1
             self._gate.audit.add(
                 time.time(),
                 {
@@ -134,8 +123,8 @@ class AccessCapability:
                     "method": exchange.method,
                     "path": exchange.path[:8192],
                     "query": exchange.query_string[:8192],
-                    "status": status,
-                    "bytes": size,
+                    "status": sent.status,
+                    "bytes": sent.size,
                     **exchange.note,
                 },
             )
@@ -152,9 +141,10 @@ class AccessCapability:
                 raise Refused(error.http_status, "Not at present") from error
             raise Refused(error.http_status, error.message) from error
 
-    def _common(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
-        """The headers that every response has."""
-        made = [(b"x-content-type-options", b"nosniff")]
+    def _complete(self, response: Response, exchange: Exchange) -> Response:
+        """The response with the headers that every response has."""
+        made = response.raw_headers
+        made.append((b"x-content-type-options", b"nosniff"))
         if "authorization" in exchange.headers:
             made.append((b"cache-control", b"private"))
         origin = exchange.headers.get("origin", "")
@@ -164,7 +154,7 @@ class AccessCapability:
             made.append((b"access-control-expose-headers", _EXPOSED.encode()))
         if allowed and "*" not in allowed:
             made.append((b"vary", b"origin"))
-        return made
+        return response
 
 
 class _Everything(BaseRoute):
@@ -174,7 +164,7 @@ class _Everything(BaseRoute):
         self._capability = capability
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] != "http" or first_part(scope["path"])[0] in _OTHERS:
+        if scope["type"] != "http" or scope["path"][1:].partition("/")[0] in _OTHERS:
             return Match.NONE, {}
         return Match.FULL, {}
 

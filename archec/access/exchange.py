@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from archec.access.errors import Refused, SourceFailed
 from archec.access.posts import Body
-from archec.access.query import Argument, Arguments, arguments
+from archec.access.query import Arguments, arguments
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
@@ -33,18 +33,16 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope, self.receive = scope, receive
         self.method: str = scope["method"]
+        self.path: str = (scope.get("raw_path") or scope["path"].encode("utf-8")).partition(b"?")[0].decode("latin-1")
+        """The path as it was sent, not unescaped."""
+        self.headers: dict[str, str] = {}
+        """Headers by lower-case name. Repeated headers are joined with commas."""
+        for name, value in scope["headers"]:
+            key, text = name.decode("latin-1"), value.decode("latin-1")
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
         self._body: IO[bytes] | None = None
         self.note: dict[str, str] = {}
         """Fields for the audit log."""
-
-    @cached_property
-    def headers(self) -> dict[str, str]:
-        """Headers by lower-case name. Repeated headers are joined with commas."""
-        made: dict[str, str] = {}
-        for name, value in self.scope["headers"]:
-            key, text = name.decode("latin-1"), value.decode("latin-1")
-            made[key] = f"{made[key]}, {text}" if key in made else text
-        return made
 
     @property
     def address(self) -> str:
@@ -52,26 +50,15 @@ class Exchange:
         client = self.scope.get("client")
         return str(client[0]) if client else ""
 
-    @cached_property
-    def path(self) -> str:
-        """The path as it was sent, not unescaped."""
-        raw = self.scope.get("raw_path") or self.scope["path"].encode("utf-8")
-        return bytes(raw).partition(b"?")[0].decode("latin-1")
-
     @property
     def query_string(self) -> str:
         """The query string as it was sent."""
         return bytes(self.scope["query_string"]).decode("latin-1")
 
     @cached_property
-    def arguments(self) -> list[Argument]:
-        """The parameters. Raises UsageError."""
-        return arguments(self.scope["query_string"])
-
-    @cached_property
     def take(self) -> Arguments:
         """The parameters by name. Raises UsageError."""
-        return Arguments(self.arguments)
+        return Arguments(arguments(self.scope["query_string"]))
 
     @property
     def base(self) -> str:

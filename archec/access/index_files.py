@@ -195,6 +195,10 @@ Form = Callable[[bytes], bool]
 """Whether the first line of a file has the expected format."""
 
 
+class NotOpen(Exception):
+    """A file must be opened first, and perhaps checked, which may take long."""
+
+
 class IndexFile:
     """A sorted file by its path. It is opened and checked on first use, and again after it has changed. Messages call
     it ``shown_path``, by default its path."""
@@ -207,13 +211,15 @@ class IndexFile:
         """Replaced as a whole, because it is read without the lock."""
         self._lock = threading.Lock()
 
-    def opened(self) -> tuple[SortedFile, LineReader]:
+    def opened(self, *, at_once: bool = False) -> tuple[SortedFile, LineReader]:
         """Returns the lines of the file and the function that parses them. Raises SourceFailed if the file cannot be
-        read or is not sorted."""
+        read or is not sorted, and with ``at_once`` NotOpen if it is not open."""
         try:
             stamp = stamp_of(os.stat(self.path))
             known, found, lines = self._known
-            if stamp != known or lines is None or found is None:
+            if stamp != known or found is None or (lines is None and not found.fault):
+                if at_once:
+                    raise NotOpen
                 with self._lock:
                     lines, found = self._opened(stamp)
         except OSError as error:
@@ -222,22 +228,14 @@ class IndexFile:
             raise SourceFailed(found.fault)
         return lines, found.read
 
-    def lines(self) -> tuple[SortedLines, LineReader]:
-        """Returns the lines that answer queries and the function that parses them. Raises SourceFailed."""
-        return self.opened()
+    def lines(self, *, at_once: bool) -> tuple[SortedLines, LineReader]:
+        """Returns the lines that answer queries and the function that parses them. Raises what ``opened`` raises."""
+        return self.opened(at_once=at_once)
 
     def forget(self) -> None:
         """Closes the file until it is used again. It need not be checked again then."""
         stamp, found, _ = self._known
         self._known = (stamp, found, None)
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether the current contents have been checked."""
-        try:
-            return stamp_of(os.stat(self.path)) == self._known[0]
-        except OSError:
-            return True
 
     @property
     def fault(self) -> str:

@@ -7,10 +7,11 @@ import stat
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from archec.access.errors import SourceFailed
-from archec.access.index_files import ENDINGS, IndexFile, SortedFile, newer_of
+from archec.access.index_files import ENDINGS, IndexFile, NotOpen, SortedFile, newer_of
 from archec.access.ordering import merge_rows, ordered_rows
 from archec.access.query import Query
 from archec.access.rows import Origin, Row
@@ -39,18 +40,20 @@ class FileSource(LocalSource):
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""
-        return self._parts(self._present(errors), query, errors)
+        return self._parts(query, errors, at_once=False)
 
     def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
         """See :class:`archec.access.sources.LocalSource`."""
-        files = self._present(errors)
-        return self._parts(files, query, errors) if all(file.is_checked for file in files) else None
+        try:
+            return self._parts(query, errors, at_once=True)
+        except NotOpen:
+            return None
 
-    def _parts(self, files: Iterable[IndexFile], query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+    def _parts(self, query: Query, errors: Errors, *, at_once: bool) -> Sequence[Iterator[Row]]:
         found: dict[Path, Iterator[Row]] = {}
-        for file in files:
+        for file in self._present(errors):
             try:
-                lines, read = file.lines()
+                lines, read = file.lines(at_once=at_once)
                 rows = ordered_rows(lines, read, Origin(file.name, self.name, self.type), query)
                 found[file.path] = guarded(rows, file.name, errors)
             except SourceFailed as error:
@@ -65,11 +68,9 @@ class FileSource(LocalSource):
     def prepare(self) -> None:
         """Checks the files that have not been checked yet."""
         for file in self._present(Errors()):
-            if not file.is_checked:
-                try:
-                    file.opened()
-                except SourceFailed:
-                    continue  # faults() reports it
+            with suppress(SourceFailed):  # faults() reports it
+                file.opened()
+                self._keep(file)
 
     def faults(self) -> Iterable[str]:
         """The faults of its files. An empty directory is not a fault: every answer reports it."""

@@ -134,7 +134,7 @@ class Arguments:
     """Parameters by name. The first value that is not empty counts."""
 
     def __init__(self, given: Sequence[Argument]) -> None:
-        self._given = given
+        self.given = given
         self._first = {name: value for name, value in reversed(given) if value}
 
     def one(self, name: str, alias: str = "") -> str:
@@ -143,7 +143,7 @@ class Arguments:
 
     def all(self, name: str) -> list[str]:
         """All values of a name that are not empty."""
-        return [value for key, value in self._given if key == name and value]
+        return [value for key, value in self.given if key == name and value]
 
     def number(self, name: str, default: int, *, least: int = 0) -> int:
         """An integer. Raises UsageError."""

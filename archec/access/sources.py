@@ -14,7 +14,7 @@ class Errors(dict[str, str]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.silent = set[str]()
+        self.silent: set[str] = set()
 
 
 class Source:

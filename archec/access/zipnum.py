@@ -94,9 +94,9 @@ class ZipNumFile(IndexFile):
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name, lambda line: line.count(b"\t") >= 3)
 
-    def lines(self) -> tuple[ZipNum, LineReader]:
+    def lines(self, *, at_once: bool) -> tuple[ZipNum, LineReader]:
         """See :meth:`archec.access.index_files.IndexFile.lines`."""
-        summary, _ = self.opened()
+        summary, _ = self.opened(at_once=at_once)
         return ZipNum(summary, self.path.parent, _places(self.path), self.name), any_row
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
+from typing import cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.responses import PlainTextResponse, Response
@@ -54,6 +55,31 @@ class Cut(Exception):
     """A response has begun but cannot be completed. The reason is in the log. The connection is closed."""
 
 
+class Sent:
+    """What has been sent of a response: the status (0: nothing yet), bytes of the body, and whether it is complete."""
+
+    __slots__ = ("_send", "size", "status", "whole")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = self.size = 0
+        self.whole = False
+
+    async def send(self, message: Message) -> None:
+        """Sends a part of the response."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        elif message["type"] == "http.response.body":
+            self.size += len(message.get("body", b""))
+            self.whole = not message.get("more_body", False)
+        await self._send(message)
+
+
+def sent_of(scope: Scope) -> Sent:
+    """What has been sent of the response to a request."""
+    return cast(Sent, scope["archec.sent"])
+
+
 class Observed:
     """An application whose requests are counted and logged. ``part_of`` maps a path to the name of its capability."""
 
@@ -73,41 +99,30 @@ class Observed:
             await self._app(scope, receive, send)
             return
         begun = time.monotonic()
-        status = size = 0
-        is_complete = False
-
-        async def counted(message: Message) -> None:
-            nonlocal status, size, is_complete
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            elif message["type"] == "http.response.body":
-                size += len(message.get("body", b""))
-                is_complete = not message.get("more_body", False)
-            await send(message)
-
+        sent = scope["archec.sent"] = Sent(send)
         self._active.inc()
         try:
-            await self._app(scope, receive, counted)
+            await self._app(scope, receive, sent.send)
         except Exception as error:
             if not isinstance(error, ArchecError):
                 _errors.exception("%s %s failed", scope["method"], _escaped(scope["path"]))
-            elif status:
+            elif sent.status:
                 _errors.warning("%s %s was cut off: %s", scope["method"], _escaped(scope["path"]), error)
             elif error.http_status >= 500:
                 _errors.error("%s: %s", _escaped(scope["path"]), error)
-            if status and not is_complete:
-                raise Cut from error  # the client must not take a partial body for a complete one
-            if not status:
-                await _refusal(error)(scope, receive, counted)
+            if sent.status and not sent.whole:
+                raise Cut from error  # its client must not take a part for the whole
+            if not sent.status:
+                await _refusal(error)(scope, receive, sent.send)
         finally:
             seconds = time.monotonic() - begun
             part = self._part_of(scope["path"])
             self._active.dec()
-            self._requests(part, str(status)).inc()
-            self._sent(part).inc(size)
+            self._requests(part, str(sent.status)).inc()
+            self._sent(part).inc(sent.size)
             self._seconds.observe(seconds)
             if ACCESS_LOG.isEnabledFor(logging.INFO):
-                ACCESS_LOG.info("%s", _line(scope, status, size, seconds))
+                ACCESS_LOG.info("%s", _line(scope, sent.status, sent.size, seconds))
 
 
 def _refusal(error: Exception) -> Response:

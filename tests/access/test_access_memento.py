@@ -200,7 +200,7 @@ def test_a_part_that_was_captured_is_a_part(get: httpx.Client) -> None:
 def test_a_part_of_an_unknown_or_impossible_whole(told: str, given: str, status: int, span: str) -> None:
     http = f"HTTP/1.1 206 Partial Content\r\nContent-Range: {told}\r\n\r\n".encode()
     row = Row(b"", "org,a)/", STAMPS[0], {"url": U}, NOWHERE)
-    exchange = Exchange({"method": "GET", "headers": [(b"range", given.encode())]}, None)  # type: ignore[arg-type]
+    exchange = Exchange({"method": "GET", "path": "/", "headers": [(b"range", given.encode())]}, None)  # type: ignore[arg-type]
     loaded = Loaded(row, Record((), http, 5, one_piece(b"abcde")))
     answer = answer_replay(exchange, loaded, Addresses("http://x", U), "")
     assert (answer.status_code, answer.headers.get("content-range", "")) == (status, span)
