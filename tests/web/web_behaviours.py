@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from web_hostile import Asked, Hostile, answer, behaviour
+from web_hostile import OK, Asked, Hostile, answer, behaviour
 
 RUNS = 5
 
@@ -75,7 +75,6 @@ LOCATIONS: dict[bytes, str] = {
 }  # fmt: skip
 """What a Location says, and where that ends; empty: at a file."""
 
-OK = b"HTTP/1.1 200 OK\r\n"
 RAW: dict[bytes, tuple[str, ...]] = {
     # heads
     b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok": HELD,

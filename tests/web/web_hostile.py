@@ -139,7 +139,7 @@ class Hostile:
             answer(writer, status, body, extra)
             return True
         first = "/" + parts.path.split("/")[1]
-        return await BEHAVIOURS.get(first, missing)(self, writer, asked)
+        return await BEHAVIOURS.get(first, from_a_table)(self, writer, asked)
 
 
 def answer(writer: asyncio.StreamWriter, status: int, body: bytes, extra: str = "", kind: str = "text/plain") -> None:
@@ -160,8 +160,98 @@ def _listen(hosts: int) -> tuple[list[socket.socket], int]:
                 listener.close()
 
 
-async def missing(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 404, b"no such thing")
+EVIL = "\x1b]0;owned\x07\x9b31m\x08"
+"""What would speak to a terminal."""
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNK = OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+
+SAID = {
+    "short": OK + b"Content-Length: 1000\r\n\r\n" + b"x" * 10,
+    "long": OK + b"Content-Length: 10\r\n\r\n" + b"x" * 1000,
+    "short-chunks": CHUNK,
+    "hang-up": b"",
+}
+"""All that is sent before the connection is closed."""
+
+SAID_AND_STAYED = {
+    "trailers": CHUNK + b'0\r\nETag: "late"\r\nContent-Type: text/html\r\n\r\n',
+    "junk-header": OK + b'Content-Length: 2\r\nServer: a\x01b\xff\x7f\r\nETag: "x\x02"\r\n'
+                   b"Content-Type: text/html\r\n\r\nok",
+    "redirect-raw": b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\nLocation: /caf\xc3\xa9\x01/\xe9x y#part\r\n\r\n",
+    "evil-reason": f"HTTP/1.1 500 {EVIL}\r\nContent-Length: 0\r\n\r\n".encode("latin-1"),
+}  # fmt: skip
+"""What is sent on a connection that stays open."""
+
+ENDLESS = {
+    "endless": (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b"x" * 65536 + b"\r\n"),
+    "endless-until-close": (b"HTTP/1.0 200 OK\r\n\r\n", b"x" * 65536),
+    "huge": (OK + b"Content-Length: 100000000000\r\n\r\n", b"x" * 65536),
+    "endless-trailers": (CHUNK + b"0\r\nX: ", b"x" * 65536),
+    "endless-header": (OK + b"X: ", b"x" * 65536),
+    "endless-1xx": (b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 100),
+}
+"""What is sent first, and then without an end."""
+
+
+@cache
+def page_of_300_mb() -> bytes:
+    """In 300 kB."""
+    return gzip.compress(b"<html><body>" + b"<p>words </p>" * 8_000, 9) + gzip.compress(b" words" * 180_000, 9) * 270
+
+
+@cache
+def pdf_of_500_mb() -> bytes:
+    """A page whose contents are 500 MB of operators in 500 kB."""
+    packer = zlib.compressobj(9)
+    stream = b"".join([*(packer.compress(b"q " * 500_000) for _ in range(500)), packer.flush()])
+    parts = [
+        b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R>>",
+        b"<</Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(stream), stream),
+    ]  # fmt: skip
+    body = b"%PDF-1.4\n" + b"".join(b"%d 0 obj%s\nendobj\n" % (n, part) for n, part in enumerate(parts, 1))
+    return body + b"trailer<</Root 1 0 R/Size 5>>\n%%EOF\n"
+
+
+PAGE_COUNT = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>\nendobj\n"
+    b"2 0 obj<</Type/Pages/Kids[2 0 R 2 0 R]/Count 2147483647>>\nendobj\ntrailer<</Root 1 0 R/Size 3>>\n%%EOF\n"
+)
+"""A PDF that says it has two billion pages, and is its own page tree."""
+
+_KEPT = ("Server", "ETag", "Last-Modified", "Content-Language", "Content-Disposition", "Link", "X-Robots-Tag")
+
+FILES: dict[str, tuple[str, Callable[[], bytes], str]] = {
+    "gzip-content": ("text/plain", lambda: b"\x1f\x8b this is no gzip", "Content-Encoding: gzip\r\n"),
+    "evil-head": (f"text/{EVIL}", lambda: b"evil", "".join(f"{name}: {EVIL}\r\n" for name in _KEPT)),
+    "html-bomb": ("text/html", page_of_300_mb, "Content-Encoding: gzip\r\n"),
+    "deep-page": ("text/html", lambda: b"<html><body>" + b"<div><b>" * 120_000 + b"words", ""),
+    "pdf-bomb": ("application/pdf", pdf_of_500_mb, ""),
+    "page-count": ("application/pdf", lambda: PAGE_COUNT, ""),
+    "endless-postscript": ("application/postscript", lambda: b"%!PS\n{ (words) show } loop\n", ""),
+}
+"""Media types, bodies and further header lines of files."""
+
+
+async def from_a_table(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    """One of SAID, SAID_AND_STAYED, ENDLESS and FILES, or 404."""
+    name = asked.path.split("/")[1]
+    if name in FILES:
+        kind, body, extra = FILES[name]
+        answer(writer, 200, body(), extra, kind)
+    elif name in ENDLESS:
+        first, more = ENDLESS[name]
+        writer.write(first)
+        while True:
+            writer.write(more)
+            await writer.drain()
+    elif name in SAID:
+        writer.write(SAID[name])
+        return False
+    elif name in SAID_AND_STAYED:
+        writer.write(SAID_AND_STAYED[name])
+    else:
+        answer(writer, 404, b"no such thing")
     return True
 
 
@@ -213,50 +303,8 @@ async def silent_body(server: Hostile, writer: asyncio.StreamWriter, asked: Aske
 
 
 @behaviour
-async def endless(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    while True:
-        writer.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
-        await writer.drain()
-
-
-@behaviour
 async def until_close(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n" + body_of(asked.path))
-    return False
-
-
-@behaviour
-async def endless_until_close(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
-    while True:
-        writer.write(b"x" * 65536)
-        await writer.drain()
-
-
-@behaviour
-async def huge(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n")
-    while True:
-        writer.write(b"x" * 65536)
-        await writer.drain()
-
-
-@behaviour
-async def short(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 10)
-    return False
-
-
-@behaviour
-async def long(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n" + b"x" * 1000)
-    return False
-
-
-@behaviour
-async def short_chunks(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
     return False
 
 
@@ -266,21 +314,6 @@ async def chunked(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -
     await writer.drain()
     writer.write(b"6\r\n world\r\n0\r\nX-Trailer: y\r\n\r\n")
     return True
-
-
-@behaviour
-async def trailers(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    told = b"ETag: \"late\"\r\nContent-Type: text/html\r\n"
-    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n" + told + b"\r\n")
-    return True
-
-
-@behaviour
-async def endless_trailers(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX: ")
-    while True:
-        writer.write(b"x" * 65536)
-        await writer.drain()
 
 
 def reset_of(writer: asyncio.StreamWriter) -> None:
@@ -305,11 +338,6 @@ async def reset_at_once(server: Hostile, writer: asyncio.StreamWriter, asked: As
 
 
 @behaviour
-async def hang_up(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    return False
-
-
-@behaviour
 async def flaky(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     """Breaks off ``fail`` times, then serves."""
     server.counts["flaky" + asked.path] += 1
@@ -321,37 +349,9 @@ async def flaky(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> 
 
 
 @behaviour
-async def endless_header(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nX: ")
-    while True:
-        writer.write(b"x" * 65536)
-        await writer.drain()
-
-
-@behaviour
-async def endless_1xx(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    while True:
-        writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 100)
-        await writer.drain()
-
-
-@behaviour
 async def interim(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
     answer(writer, 200, body_of(asked.path))
-    return True
-
-
-@behaviour
-async def junk_header(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    head = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: a\x01b\xff\x7f\r\nETag: "x\x02"\r\n'
-    writer.write(head + b"Content-Type: text/html\r\n\r\nok")
-    return True
-
-
-@behaviour
-async def gzip_content(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 200, b"\x1f\x8b this is no gzip", "Content-Encoding: gzip\r\n")
     return True
 
 
@@ -385,15 +385,14 @@ async def later(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> 
 
 
 @behaviour
-async def redirect(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, int(asked.query.get("status", "302")), b"moved", f"Location: {asked.query['to']}\r\n")
+async def long_location(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    answer(writer, 302, b"", f"Location: /ok/{'x' * 20_000}\r\n")
     return True
 
 
 @behaviour
-async def redirect_raw(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    head = b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\nLocation: /caf\xc3\xa9\x01/\xe9x y#part\r\n\r\n"
-    writer.write(head)
+async def redirect(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    answer(writer, int(asked.query.get("status", "302")), b"moved", f"Location: {asked.query['to']}\r\n")
     return True
 
 
@@ -432,85 +431,6 @@ async def tagged(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) ->
         writer.write(f"HTTP/1.1 304 Not Modified\r\nETag: {etag}\r\n\r\n".encode())
     else:
         answer(writer, 200, b"tagged", f"ETag: {etag}\r\nLast-Modified: {date}\r\n")
-    return True
-
-
-EVIL = "\x1b]0;owned\x07\x9b31m\x08"
-"""What would speak to a terminal."""
-
-
-@behaviour
-async def evil_head(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    """Every header that is kept speaks to the terminal."""
-    evil = EVIL.replace("\n", "")
-    names = ("Server", "ETag", "Last-Modified", "Content-Language", "Content-Disposition", "Link", "X-Robots-Tag")
-    lines = "".join(f"{name}: {evil}\r\n" for name in names)
-    answer(writer, 200, b"evil", lines, kind=f"text/{evil}")
-    return True
-
-
-@behaviour
-async def evil_reason(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(f"HTTP/1.1 500 {EVIL}\r\nContent-Length: 0\r\n\r\n".encode("latin-1"))
-    return True
-
-
-@behaviour
-async def long_location(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 302, b"", f"Location: /ok/{'x' * 20_000}\r\n")
-    return True
-
-
-@cache
-def page_of_300_mb() -> bytes:
-    """In 300 kB."""
-    return gzip.compress(b"<html><body>" + b"<p>words </p>" * 8_000, 9) + gzip.compress(b" words" * 180_000, 9) * 270
-
-
-@behaviour
-async def html_bomb(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 200, page_of_300_mb(), "Content-Encoding: gzip\r\n", kind="text/html")
-    return True
-
-
-@behaviour
-async def deep_page(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 200, b"<html><body>" + b"<div><b>" * 120_000 + b"words", kind="text/html")
-    return True
-
-
-@cache
-def pdf_of_500_mb() -> bytes:
-    """A page whose contents are 500 MB of operators in 500 kB."""
-    packer = zlib.compressobj(9)
-    stream = b"".join([*(packer.compress(b"q " * 500_000) for _ in range(500)), packer.flush()])
-    parts = [
-        b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R>>",
-        b"<</Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(stream), stream),
-    ]  # fmt: skip
-    body = b"%PDF-1.4\n" + b"".join(b"%d 0 obj%s\nendobj\n" % (n, part) for n, part in enumerate(parts, 1))
-    return body + b"trailer<</Root 1 0 R/Size 5>>\n%%EOF\n"
-
-
-@behaviour
-async def pdf_bomb(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 200, pdf_of_500_mb(), kind="application/pdf")
-    return True
-
-
-@behaviour
-async def page_count(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    """A PDF that says it has two billion pages, and is its own page tree."""
-    body = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>\nendobj\n"
-    body += b"2 0 obj<</Type/Pages/Kids[2 0 R 2 0 R]/Count 2147483647>>\nendobj\ntrailer<</Root 1 0 R/Size 3>>\n%%EOF\n"
-    answer(writer, 200, body, kind="application/pdf")
-    return True
-
-
-@behaviour
-async def endless_postscript(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 200, b"%!PS\n{ (words) show } loop\n", kind="application/postscript")
     return True
 
 
