@@ -159,7 +159,10 @@ def test_a_sound_archive_is_clean(pristine: World) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_is_found_and_named(name: str, world: World) -> None:
+def test_fault_is_found_and_named_and_repaired_and_nothing_else_is_touched(
+    name: str, world: World, pristine: World
+) -> None:
+    good = tree(pristine.config.store_path)
     fault = FAULTS[name]
     fault.damage(world)
     damaged = tree(world.config.store_path)
@@ -175,14 +178,6 @@ def test_fault_is_found_and_named(name: str, world: World) -> None:
     for what, code in fault.check.items():
         assert code in codes(findings, world.places[what]), [str(finding) for finding in findings]
     assert tree(world.config.store_path) == damaged, "looking has changed something"
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_fault_is_repaired_and_nothing_else_is_touched(name: str, world: World, pristine: World) -> None:
-    good = tree(pristine.config.store_path)
-    fault = FAULTS[name]
-    fault.damage(world)
-    damaged = tree(world.config.store_path)
     summary, findings = verified(world, copy=pristine.config.store_path)
     assert summary.clean, [str(finding) for finding in findings]
     assert summary.tally.fixed >= len(fault.verify)

@@ -53,17 +53,16 @@ def test_the_text_of_a_template_whatever_its_blanks(archive: Config, folder: Pat
     assert archec_inline(archive, "find", folder / "x.rdf").code == 7
 
 
-def test_the_text_of_a_page_and_redirects(archive: Config, folder: Path) -> None:
-    with Site() as site:
-        site["/a"], site["/b"], site["/to"] = page("some words"), pdf("b"), moved("/b")
-        write_papers(archive, [site.url(path) for path in ("/a", "/b", "/to")])
-        run(archive)
-        held = hashlib.sha256(pdf("b").body)
-        (folder / "x.html").write_bytes(page("some <b>words</b>").body + b"<!-- another -->")
-        texts = rows(archec_inline(archive, "find", "--text", folder / "x.html", "--json"))
-        assert [row["id"] for row in texts] == [site.url("/a")]
-        both = rows(archec_inline(archive, "find", "--sha256", held.hexdigest(), "--json"))
-        assert [row["id"] for row in both] == [site.url("/b"), site.url("/to")]
+def test_the_text_of_a_page_and_redirects(archive: Config, folder: Path, site: Site) -> None:
+    site["/a"], site["/b"], site["/to"] = page("some words"), pdf("b"), moved("/b")
+    write_papers(archive, [site.url(path) for path in ("/a", "/b", "/to")])
+    run(archive)
+    held = hashlib.sha256(pdf("b").body)
+    (folder / "x.html").write_bytes(page("some <b>words</b>").body + b"<!-- another -->")
+    texts = rows(archec_inline(archive, "find", "--text", folder / "x.html", "--json"))
+    assert [row["id"] for row in texts] == [site.url("/a")]
+    both = rows(archec_inline(archive, "find", "--sha256", held.hexdigest(), "--json"))
+    assert [row["id"] for row in both] == [site.url("/b"), site.url("/to")]
 
 
 def test_what_cannot_be_looked_for(archive: Config, folder: Path) -> None:

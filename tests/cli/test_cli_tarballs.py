@@ -145,19 +145,18 @@ def test_a_damaged_one_without_a_date_does_not_stop_the_others(config: Config, d
     assert "give its date with --as-of" in done.err
 
 
-def test_files_are_fetched_although_the_last_one_is_damaged(config: Config, days: list[Path]) -> None:
-    with Site() as site:
-        site["/a"] = pdf("a")
-        text = template("RePEc:aaa:sss:1", "now", [site.url("/a")]).encode()
-        tarball(days[1], [Member("RePEc/aaa/sss/1.rdf", text)])
-        os.truncate(days[2], days[2].stat().st_size - 9)
-        done = archec_inline(config, "gather", *days, "--json")
-        assert (done.code, read(done.out)) == (8, [days[n].name for n in (0, 1, 2, 1)])
-        assert [row["fobis"] for row in rows(done.out)] == [{}, {}, {}, {"new": 1}]
-        ends = [json.loads(line.partition(" ")[2]) for line in done.err.splitlines() if line.startswith("archec-run")]
-        assert [(one["state"], one["exit"]) for one in ends] == [("done", 0), ("done", 0), ("damaged", 8), ("done", 8)]
-        again = archec_inline(config, "gather", *days, "--json", "--resume")
-        assert (again.code, read(again.out), site.count("/a")) == (8, [days[2].name, days[1].name], 2)
+def test_files_are_fetched_although_the_last_one_is_damaged(config: Config, days: list[Path], site: Site) -> None:
+    site["/a"] = pdf("a")
+    text = template("RePEc:aaa:sss:1", "now", [site.url("/a")]).encode()
+    tarball(days[1], [Member("RePEc/aaa/sss/1.rdf", text)])
+    os.truncate(days[2], days[2].stat().st_size - 9)
+    done = archec_inline(config, "gather", *days, "--json")
+    assert (done.code, read(done.out)) == (8, [days[n].name for n in (0, 1, 2, 1)])
+    assert [row["fobis"] for row in rows(done.out)] == [{}, {}, {}, {"new": 1}]
+    ends = [json.loads(line.partition(" ")[2]) for line in done.err.splitlines() if line.startswith("archec-run")]
+    assert [(one["state"], one["exit"]) for one in ends] == [("done", 0), ("done", 0), ("damaged", 8), ("done", 8)]
+    again = archec_inline(config, "gather", *days, "--json", "--resume")
+    assert (again.code, read(again.out), site.count("/a")) == (8, [days[2].name, days[1].name], 2)
 
 
 @pytest.mark.parametrize("point", ["journal.after-append:2", "journal.after-append:7"])

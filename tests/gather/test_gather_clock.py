@@ -63,37 +63,35 @@ def test_web_servers_contradict_the_clock(config: Config) -> None:
         assert archec_inline(config, "gather").code == 0
 
 
-def test_the_boot_clock_contradicts_the_clock(config: Config) -> None:
-    with Site() as site:
-        site["/a"] = pdf("a")
-        write_papers(config, [site.url("/a")])
-        run(config)
-        done = archec_cli(config, "gather", env=clock_ahead(3000 * DAY))
-        assert done.code == 1, done.err
-        assert "since the machine was booted" in done.err
-        assert archec_cli(config, "gather", env=clock_ahead(DAY / 2)).code == 0
-        assert archec_cli(config, "gather", "--trust-clock", env=clock_ahead(3000 * DAY)).code == 0
+def test_the_boot_clock_contradicts_the_clock(config: Config, site: Site) -> None:
+    site["/a"] = pdf("a")
+    write_papers(config, [site.url("/a")])
+    run(config)
+    done = archec_cli(config, "gather", env=clock_ahead(3000 * DAY))
+    assert done.code == 1, done.err
+    assert "since the machine was booted" in done.err
+    assert archec_cli(config, "gather", env=clock_ahead(DAY / 2)).code == 0
+    assert archec_cli(config, "gather", "--trust-clock", env=clock_ahead(3000 * DAY)).code == 0
 
 
-def test_after_a_run_from_the_future_all_goes_on(config: Config) -> None:
+def test_after_a_run_from_the_future_all_goes_on(config: Config, site: Site) -> None:
     """The first run has a clock of another decade. Then tists go on by seconds, and visits are due by the clock."""
-    with Site() as site:
-        site["/a"], site["/b"] = pdf("a"), pdf("b")
-        write_papers(config, [site.url("/a"), site.url("/b")])
-        assert archec_cli(config, "gather", env=clock_ahead(4000 * DAY)).code == 0, "a first run never stops"
-        site["/b"] = pdf("b, revised")
-        assert archec_inline(config, "gather", "--trust-clock").code == 0
-        assert outcomes(config) == {site.url("/a"): "same", site.url("/b"): "changed"}
-        first, second = histories(config)[site.url("/b")]
-        assert second - first == 1
-        assert b"ahead of it" in archec_inline(config, "status").out
-        assert b"archec_tist_ahead_seconds 3.4" in archec_inline(config, "metrics").out
-        site.forget()
-        assert archec_inline(config, "gather").code == 0
-        assert not site.asked, "nothing is due again before its time"
-        assert archec_cli(config, "gather", env=clock_ahead(DAY / 2)).code == 0
-        assert site.count("/a") == site.count("/b") == 1
-        check(config)
+    site["/a"], site["/b"] = pdf("a"), pdf("b")
+    write_papers(config, [site.url("/a"), site.url("/b")])
+    assert archec_cli(config, "gather", env=clock_ahead(4000 * DAY)).code == 0, "a first run never stops"
+    site["/b"] = pdf("b, revised")
+    assert archec_inline(config, "gather", "--trust-clock").code == 0
+    assert outcomes(config) == {site.url("/a"): "same", site.url("/b"): "changed"}
+    first, second = histories(config)[site.url("/b")]
+    assert second - first == 1
+    assert b"ahead of it" in archec_inline(config, "status").out
+    assert b"archec_tist_ahead_seconds 3.4" in archec_inline(config, "metrics").out
+    site.forget()
+    assert archec_inline(config, "gather").code == 0
+    assert not site.asked, "nothing is due again before its time"
+    assert archec_cli(config, "gather", env=clock_ahead(DAY / 2)).code == 0
+    assert site.count("/a") == site.count("/b") == 1
+    check(config)
 
 
 def test_a_loss_is_confirmed_by_the_clock(memory_folder: Callable[[], Path]) -> None:

@@ -189,37 +189,37 @@ def orphans(config: Config) -> int:
 @pytest.mark.parametrize(
     ("number", "point"), [(signal.SIGINT, "store.mid-rename:10"), (signal.SIGTERM, "store.after-fsync-dir:2")]
 )
-def test_a_signal_between_names_and_journal_waits(memory_folder: Callable[[], Path], number: int, point: str) -> None:
+def test_a_signal_between_names_and_journal_waits(
+    memory_folder: Callable[[], Path], number: int, point: str, site: Site
+) -> None:
     """The commit in progress ends first: nothing on the disk is unknown, and the next run makes nothing twice."""
-    with Site() as site:
-        bodies = {f"/{n}": pdf(f"the {n}th") for n in range(8)}
-        site.answers.update(bodies)
-        config = make(memory_folder(), SETTINGS)
-        write_papers(config, [site.url(path) for path in bodies])
-        done = archec_cli(config, "gather", env=killed_at(f"{point}:{int(number)}"))
-        assert done.code == 130, done.err
-        assert "interrupted" in done.err
-        assert orphans(config) == 0
-        assert len(histories(config)) > 8, "the commit came to its end"
-        run(config)
-        files = Counter(store_files(open_layout(config.store_path)).values())
-        assert [files[hashlib.sha256(one.body).hexdigest()] for one in bodies.values()] == [1] * 8
-        check(config)
+    bodies = {f"/{n}": pdf(f"the {n}th") for n in range(8)}
+    site.answers.update(bodies)
+    config = make(memory_folder(), SETTINGS)
+    write_papers(config, [site.url(path) for path in bodies])
+    done = archec_cli(config, "gather", env=killed_at(f"{point}:{int(number)}"))
+    assert done.code == 130, done.err
+    assert "interrupted" in done.err
+    assert orphans(config) == 0
+    assert len(histories(config)) > 8, "the commit came to its end"
+    run(config)
+    files = Counter(store_files(open_layout(config.store_path)).values())
+    assert [files[hashlib.sha256(one.body).hexdigest()] for one in bodies.values()] == [1] * 8
+    check(config)
 
 
-def test_what_a_kill_leaves_is_counted(memory_folder: Callable[[], Path]) -> None:
+def test_what_a_kill_leaves_is_counted(memory_folder: Callable[[], Path], site: Site) -> None:
     """Where its answers are forgotten: they lie there, and under the next run's tist."""
-    with Site() as site:
-        site.answers.update({f"/{n}": pdf(f"the {n}th") for n in range(8)})
-        config = make(memory_folder(), SETTINGS)
-        write_papers(config, [site.url(f"/{n}") for n in range(8)])
-        done = archec_cli(config, "gather", env=killed_at("store.after-fsync-dir:2"))
-        assert done.code == -signal.SIGKILL, done.err
-        (left,) = config.work_path.glob("*.received")
-        left.unlink()
-        run(config)
-        assert orphans(config) == 8
-        check(config)
+    site.answers.update({f"/{n}": pdf(f"the {n}th") for n in range(8)})
+    config = make(memory_folder(), SETTINGS)
+    write_papers(config, [site.url(f"/{n}") for n in range(8)])
+    done = archec_cli(config, "gather", env=killed_at("store.after-fsync-dir:2"))
+    assert done.code == -signal.SIGKILL, done.err
+    (left,) = config.work_path.glob("*.received")
+    left.unlink()
+    run(config)
+    assert orphans(config) == 8
+    check(config)
 
 
 # -- what was placed and not journalled, and is something else when the run carries on ---------------
@@ -239,89 +239,76 @@ def resumed(config: Config) -> None:
     check(config)
 
 
-def test_a_body_that_changed_before_the_run_went_on(config: Config) -> None:
-    with Site() as site:
-        site["/a"] = pdf("one", ETag='"1"')
-        placed_but_not_told(config, [site.url("/a")])
-        site["/a"] = pdf("two", ETag='"2"')
-        resumed(config)
-        assert list(histories(config)[site.url("/a")].values()) == [hashlib.sha256(pdf("one").body).hexdigest()]
-        (tist,) = histories(config)[site.url("/a")]
-        left = config.store_path / tist_path(tist) / "http%3A%2F%2Fh%2Fleft"
-        left.write_text("what a run left before it was killed, and did not place again when it was resumed")
-        assert orphans(config) == 1
-        assert archec_inline(config, "verify").code == 0
-        left.unlink()
-        run(config)
-        assert len(histories(config)[site.url("/a")]) == 2, "the validators of what is not held are not believed"
-        check(config)
+def test_a_body_that_changed_before_the_run_went_on(config: Config, site: Site) -> None:
+    site["/a"] = pdf("one", ETag='"1"')
+    placed_but_not_told(config, [site.url("/a")])
+    site["/a"] = pdf("two", ETag='"2"')
+    resumed(config)
+    assert list(histories(config)[site.url("/a")].values()) == [hashlib.sha256(pdf("one").body).hexdigest()]
+    (tist,) = histories(config)[site.url("/a")]
+    left = config.store_path / tist_path(tist) / "http%3A%2F%2Fh%2Fleft"
+    left.write_text("what a run left before it was killed, and did not place again when it was resumed")
+    assert orphans(config) == 1
+    assert archec_inline(config, "verify").code == 0
+    left.unlink()
+    run(config)
+    assert len(histories(config)[site.url("/a")]) == 2, "the validators of what is not held are not believed"
+    check(config)
 
 
-def test_a_body_that_became_a_redirect_before_the_run_went_on(config: Config) -> None:
-    with Site() as site:
-        site["/a"], site["/b"] = pdf("one"), pdf("two")
-        placed_but_not_told(config, [site.url("/a")])
-        site["/a"] = moved("/b")
-        resumed(config)
-        run(config)
-        check(config)
-        assert len(histories(config)[site.url("/a")]) == 2
+@pytest.mark.parametrize("answers", [(pdf("one"), moved("/b")), (moved("/b"), pdf("one"))])
+def test_a_body_and_a_redirect_that_changed_before_the_run_went_on(
+    config: Config, site: Site, answers: tuple[Answer, Answer]
+) -> None:
+    site["/a"], site["/b"] = answers[0], pdf("two")
+    placed_but_not_told(config, [site.url("/a")])
+    site["/a"] = answers[1]
+    resumed(config)
+    run(config)
+    check(config)
+    assert len(histories(config)[site.url("/a")]) == 2
 
 
-def test_a_redirect_that_became_a_body_before_the_run_went_on(config: Config) -> None:
-    with Site() as site:
-        site["/a"], site["/b"] = moved("/b"), pdf("two")
-        placed_but_not_told(config, [site.url("/a")])
-        site["/a"] = pdf("one")
-        resumed(config)
-        run(config)
-        check(config)
-        assert len(histories(config)[site.url("/a")]) == 2
-
-
-def test_a_body_of_a_killed_run_has_its_text(config: Config) -> None:
-    with Site() as site:
-        site["/a"] = page("words that stay")
-        placed_but_not_told(config, [site.url("/a")])
-        resumed(config)
-        site["/a"] = page("words <b>that</b> stay")
-        assert run(config).fobis["cosmetic"] == 1
+def test_a_body_of_a_killed_run_has_its_text(config: Config, site: Site) -> None:
+    site["/a"] = page("words that stay")
+    placed_but_not_told(config, [site.url("/a")])
+    resumed(config)
+    site["/a"] = page("words <b>that</b> stay")
+    assert run(config).fobis["cosmetic"] == 1
 
 
 @pytest.mark.parametrize("resume", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_losses_that_a_killed_run_had_confirmed(config: Config, resume: bool) -> None:
+def test_losses_that_a_killed_run_had_confirmed(config: Config, resume: bool, site: Site) -> None:
     """The run that goes on, or the next one that visits files, decides on them without another visit."""
-    with Site() as site:
-        urls = site.fill(5)
-        write_papers(config, urls)
-        run(config)
-        site.drop(2)
-        since = run(config).run
-        config = change(config, {"fetch.revisit_min": "1d", "fetch.revisit_max": "1d"})
-        done = archec_cli(config, "gather", env=killed_at("catalogue.after-write:3"))
-        assert done.code == -signal.SIGKILL, done.err
-        asked = site.count("/0")
-        if resume:
-            run(config, resume=True)
-        else:
-            run(config, fetch=False)
-            assert run(config).fobis["lost"] == 2
-        assert [list(histories(config)[url].values())[1:] for url in urls] == [[None]] * 2 + [[]] * 3
-        assert (since in histories(config)[urls[0]], site.count("/0")) == (True, asked)
-        check(config)
+    urls = site.fill(5)
+    write_papers(config, urls)
+    run(config)
+    site.drop(2)
+    since = run(config).run
+    config = change(config, {"fetch.revisit_min": "1d", "fetch.revisit_max": "1d"})
+    done = archec_cli(config, "gather", env=killed_at("catalogue.after-write:3"))
+    assert done.code == -signal.SIGKILL, done.err
+    asked = site.count("/0")
+    if resume:
+        run(config, resume=True)
+    else:
+        run(config, fetch=False)
+        assert run(config).fobis["lost"] == 2
+    assert [list(histories(config)[url].values())[1:] for url in urls] == [[None]] * 2 + [[]] * 3
+    assert (since in histories(config)[urls[0]], site.count("/0")) == (True, asked)
+    check(config)
 
 
-def test_two_urls_that_differ_by_a_slash_are_not_taken_for_each_other(config: Config) -> None:
+def test_two_urls_that_differ_by_a_slash_are_not_taken_for_each_other(config: Config, site: Site) -> None:
     """Looking one up finds the other where only one is there; a resumed run must not fall for it."""
-    with Site() as site:
-        site["/a"], site["/a/"] = pdf("without"), pdf("with")
-        write_papers(config, [site.url("/a"), site.url("/a/")])
-        done = archec_inline(config, "gather", "--max-files", 1)
-        assert done.code == 5, done.err
-        resumed(config)
-        found = histories(config)
-        for path, text in (("/a", "without"), ("/a/", "with")):
-            assert list(found[site.url(path)].values()) == [hashlib.sha256(pdf(text).body).hexdigest()]
+    site["/a"], site["/a/"] = pdf("without"), pdf("with")
+    write_papers(config, [site.url("/a"), site.url("/a/")])
+    done = archec_inline(config, "gather", "--max-files", 1)
+    assert done.code == 5, done.err
+    resumed(config)
+    found = histories(config)
+    for path, text in (("/a", "without"), ("/a/", "with")):
+        assert list(found[site.url(path)].values()) == [hashlib.sha256(pdf(text).body).hexdigest()]
 
 
 def test_a_worker_that_dies_does_not_hurt_the_run(memory_folder: Callable[[], Path]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from small_disk import small_disk
 
 from archec.errors import StorageFailed, StorageFull
 from archec.store.interface import Placement
@@ -23,24 +23,13 @@ TIST = 1352481230
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=500", "none", str(place)]
-    try:
-        made = os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except OSError:
-        made = False
-    if not made:
-        pytest.skip("a small file system cannot be mounted here (it takes root)")
-    try:
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "small", "size=1m,nr_inodes=500") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_bytes_run_out(small_disk: Path) -> None:
-    layout = create(small_disk / "archive")
+def test_bytes_run_out(disk: Path) -> None:
+    layout = create(disk / "archive")
     held: list[str] = []
 
     def fill(writer: Writer, journal: JournalWriter) -> None:
@@ -55,7 +44,7 @@ def test_bytes_run_out(small_disk: Path) -> None:
             journal.append(['"' + "x" * 10_000 + '"'], TIST)
 
     with Writer(layout) as writer, JournalWriter(layout, TIST) as journal:
-        with pytest.raises(StorageFull, match=str(small_disk)) as caught:
+        with pytest.raises(StorageFull, match=str(disk)) as caught:
             fill(writer, journal)
         assert caught.value.hint
         assert len(held) > 10
@@ -68,8 +57,8 @@ def test_bytes_run_out(small_disk: Path) -> None:
         assert (again.batches, again.torn) == (batches, 0)
 
 
-def test_inodes_run_out(small_disk: Path) -> None:
-    layout = create(small_disk / "archive")
+def test_inodes_run_out(disk: Path) -> None:
+    layout = create(disk / "archive")
     with Writer(layout) as writer:
         with pytest.raises(StorageFull):
             deque((writer.put(TIST, f"u:{n}", b"") for n in range(1000)), maxlen=0)
