@@ -58,7 +58,7 @@ _JOURNALS = ("journal-damaged", "journal-missing", "journal-chain", "journal-mis
 
 @dataclass(slots=True)
 class CheckSummary:
-    """The result of a check. ``whole``: names, journals and catalogue were compared, all of them."""
+    """The result of a check. ``whole``: all names, all journals and the complete catalogue were compared."""
 
     journals: int = 0
     batches: int = 0
@@ -133,12 +133,12 @@ def check_layout(config: Config, report: Reporter) -> CheckSummary | None:
 class _Check:
     """One check: its environment and its state.
 
-    ``leftovers`` are numbers of temporary files by tist (-1: none) and directory, ``runs`` those that have a journal,
-    with the tists of their data sets, ``tists`` those at which obis are noted (``open_tists``: by a run that has not
-    finished), ``stopped`` the runs that may have left obis that no journal names, ``unread`` whether a journal is
-    missing or cannot be read to its end, ``unlisted`` the directories that cannot be listed. ``stray`` are names
-    outside the directories of obis, ``judged`` are findings about links, special files and modes, both by path; they
-    are reported when it is known what the journals contain. ``named`` is the amount that each finished journal names.
+    ``leftovers`` counts temporary files by tist (-1 for none) and directory. ``runs`` maps the runs that have a journal
+    to the tists of their data sets. ``tists`` are those at which obis are noted, ``open_tists`` those of unfinished
+    runs. ``stopped`` are the runs that may have left obis that no journal names. ``unread``: a journal is missing or
+    cannot be read to its end. ``unlisted`` are the directories that cannot be listed. ``stray`` are findings about
+    names outside the directories of obis, ``judged`` findings about links, special files and modes, both by path; they
+    are reported when the contents of the journals are known. ``named`` is the amount that each finished journal names.
     """
 
     archive: Audited
@@ -163,7 +163,7 @@ class _Check:
     def go(self) -> None:
         layout, catalogue = self.archive.layout, self.archive.catalogue
         for finding in self.archive.findings:
-            if finding.code not in KEPT:  # those come with what reading the journals finds
+            if finding.code not in KEPT:  # the reader of the journals reports those
                 self.report(finding)
         passed_over = under_way(layout)
         self._notice()
@@ -231,7 +231,7 @@ class _Check:
         self.summary.names = self.comparison.names
 
     def _out_of_place(self, finding: Finding, path: str) -> None:
-        """Receives other findings of the walk; records the directories that could not be listed."""
+        """Handles findings outside the directories of obis; records the directories that could not be listed."""
         if finding.code == "unexpected":
             self._keep(self.stray, path, finding)
             return
@@ -318,7 +318,7 @@ class _Check:
                         (held if obi.history.held else lost)[kind] += 1
                     number += 1
                     self.meter.at(number)
-            said = catalogue.counts()
+            stated = catalogue.counts()
             for refused in catalogue.refused():
                 message = f"{refused.what}, of batch {refused.batch} of run {refused.run}: {refused.message}"
                 self.report(Finding("catalogue-refused", catalogue.url, message))
@@ -330,14 +330,14 @@ class _Check:
         counted = Counts(
             held["tobi"], lost["tobi"], held["fobi"], lost["fobi"], never, held["fileset"], lost["fileset"]
         )
-        if said != counted:
-            message = f"says {_shown(said)}, and holds {_shown(counted)}"
+        if stated != counted:
+            message = f"says {_shown(stated)}, and holds {_shown(counted)}"
             self.report(Finding("catalogue-counts", catalogue.url, message))
         return True
 
     def _refold(self, catalogue: Catalogue) -> bool:
-        """Compares the complete catalogue; only useful if its histories agree with the journals. Whether
-        that could be done."""
+        """Compares the complete catalogue, which is only useful if its histories agree with the journals. Returns
+        whether that was possible."""
         try:
             return compare_whole(self.archive, catalogue, self.meter, self.report)
         except CatalogueGone:
@@ -379,7 +379,7 @@ class _Check:
     # -- unexpected files ---------------------------------------------------------------------
 
     def _unmovable(self, found: Differences) -> str:
-        """Why nothing is moved to quarantine; empty if it may be: it must be certain which names are in no journal."""
+        """Why nothing is moved to quarantine; empty if names that are in no journal are known for certain."""
         if not self.fix:
             return "-"
         if self.unread or any(self.summary.tally.by_code[code] for code in _JOURNALS):
@@ -389,7 +389,7 @@ class _Check:
         return ""
 
     def _may_be_needed(self, place: DiskName, finding: Finding) -> str:
-        """Why something at the place of an obi stays: a run may still want it, or a lost journal may have named it."""
+        """Why a file at the place of an obi stays: a run may still need it, or a lost journal may have named it."""
         if place.tist in self.open_tists:
             return "not moved to quarantine, because its run has not finished"
         if not self.unjournalled and (finding.code == "unjournalled" or place.tist > max(self.tists, default=0)):

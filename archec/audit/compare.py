@@ -37,7 +37,7 @@ RELATIONS = {
 
 class Difference(NamedTuple):
     """One difference between the copies: ``what`` (``missing``, ``wrong-size``, ``unreadable``, ``entry``),
-    ``where`` (``here``, ``copy``, or ``both``), the path or the journal, the obi (-1 and empty: none), a sentence."""
+    ``where`` (``here``, ``copy``, or ``both``), the path or the journal, a sentence, the obi (-1 and empty if none)."""
 
     what: str
     where: str
@@ -110,8 +110,8 @@ def compare(
 ) -> CopyReport:
     """Compares an archive with a copy of it, and reports each difference when it is found; changes nothing.
 
-    ``files``: also names and sizes in the obi stores. Raises :class:`archec.errors.CorruptJournal` if a required
-    journal is invalid: only valid copies can be compared.
+    With ``files``, also compares names and sizes in the obi stores. Raises :class:`archec.errors.CorruptJournal` if a
+    required journal is invalid: only valid copies can be compared.
     """
     began, result = time.monotonic(), CopyReport()
 
@@ -126,7 +126,7 @@ def compare(
 
 
 class _Side:
-    """The journals of one copy, in the order of their runs; ``path_of`` gives the path at which one can be read."""
+    """The journals of one copy, in the order of their runs; ``path_of`` returns the path at which one can be read."""
 
     def __init__(self, name: str, copy: Copy, runs: Sequence[int], path_of: Callable[[int], Path]) -> None:
         self.name, self.copy, self.runs = name, copy, runs
@@ -198,8 +198,8 @@ class _Comparing:
         return self._fetched_path
 
     def _last_common(self) -> Common | None:
-        """The last common batch: searches for the newest run that begins with the same batch, the newest of all
-        first."""
+        """Finds the last common batch: a binary search for the newest run that begins with the same batch, which tries
+        the newest of all first."""
         self._meter.phase("comparing heads", None)
         both = sorted(set(self._here.runs) & set(self._there.runs))
         known, low, high, middle = 0, 0, len(both), len(both) - 1
@@ -222,7 +222,7 @@ class _Comparing:
         return common
 
     def _journals(self, common: Common | None) -> None:
-        """Journals before the last common batch that one copy lacks."""
+        """Reports journals before the last common batch that one copy lacks."""
         if common is None:
             return
         for side, other in ((self._here, self._there), (self._there, self._here)):
@@ -231,7 +231,7 @@ class _Comparing:
                     self._report(Difference("missing", side.name, f"{RUNS}/{run}.jsonl.gz", f"not {_in(side.name)}"))
 
     def _entries_after(self, side: _Side, rest: Rest) -> dict[tuple[int, str], str]:
-        """Counts the contents of a copy after the last common batch; its entries, up to a memory limit."""
+        """Counts the contents of a copy after the last common batch; returns its entries, up to a memory limit."""
         found: dict[tuple[int, str], str] = {}
         last = -1
         for run, batch in side.after(self._result.common):
@@ -280,7 +280,7 @@ class _Comparing:
                 self._differs("unreadable", side.name, entry, error.message)
                 sizes.append(entry.size)
         if sizes == [None, None] and is_url(entry.id) and entry.target == slash_variant(entry.id):
-            return  # a redirect by a final slash only has a name only where there is something to lead to
+            return  # the name of a redirect that only changes the final slash exists only if its target does
         wanted = entry.size if entry.size >= 0 else next((size for size in sizes if size is not None), None)
         for side, size in zip((self._here, self._there), sizes, strict=True):
             if size is None:

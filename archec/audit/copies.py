@@ -23,7 +23,7 @@ from archec.store.reader import follow, open_obi
 from archec.web.door import EXPECTED, BlockingClient, Policy, Response, fault_of, named, open_blocking_client
 
 MOST = 1 << 36
-"""Bytes of the largest file that is taken from a copy: one that knows no end must not fill the disk."""
+"""Maximum size in bytes of a file from a copy: an endless one must not fill the disk."""
 _CHUNK = 1 << 18
 _MOST_DESCRIPTOR, _MOST_LISTING = 1 << 16, 1 << 26
 _LISTED = re.compile(rb"""href=["']?(?:\./)?(0|[1-9][0-9]{0,17})\.jsonl(?:\.gz)?["' >]""", re.I)
@@ -44,7 +44,7 @@ class Copy(Protocol):
         ...
 
     def journal(self, name: str) -> Iterator[bytes]:
-        """The bytes of a journal's file, unchanged. Raises like :meth:`obi`."""
+        """The bytes of a journal's file, unchanged. Raises the errors of :meth:`obi`."""
         ...
 
     def has_journal(self, run: int) -> bool:
@@ -57,8 +57,8 @@ class Copy(Protocol):
 
 
 def fetch_journal(copy: Copy, run: int, folder: Path) -> Path:
-    """Puts a copy's journal of a run into a directory, in the form that it has there. Raises NotHeld if it has none,
-    and CorruptArchive if it has more than :data:`MOST` bytes."""
+    """Saves a copy's journal of a run in ``folder``, compressed if the copy's is, and returns the path. Raises NotHeld
+    if the copy has none, and CorruptArchive if it has more than :data:`MOST` bytes."""
     for name in (f"{run}.jsonl.gz", f"{run}.jsonl"):
         path = folder / name
         try:
@@ -136,7 +136,7 @@ def _fanout_at(where: str, client: BlockingClient) -> int:
 
 
 def _same_layout(where: str, fanout: int, layout: Layout) -> None:
-    """Raises :class:`ConfigError` if a copy has its obis at other paths."""
+    """Raises :class:`ConfigError` if a copy stores its obis under other paths."""
     if fanout != layout.fanout:
         raise ConfigError(
             f"{where}: has a fan-out of {fanout}, and {layout.root} one of {layout.fanout}: it is no copy of it",
@@ -145,14 +145,14 @@ def _same_layout(where: str, fanout: int, layout: Layout) -> None:
 
 
 class DirectoryCopy:
-    """An archive directory; read as carefully as the archive itself. To be closed."""
+    """An archive directory, read as carefully as the archive itself. Must be closed."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout, self._directories = layout, Directories(layout)
         self.where = str(layout.root)
 
     def close(self) -> None:
-        """Closes directories."""
+        """Closes the directories."""
         self._directories.close()
 
     def size(self, tist: int, id: str) -> int | None:  # noqa: A002
@@ -230,7 +230,7 @@ class UrlCopy:
         return _get(self._client, self.where, f"{RUNS}/{name}")
 
     def _head(self, path: str) -> Response | None:
-        """The response to HEAD, None if there is nothing."""
+        """The response to a HEAD request, None if the path does not exist."""
         url = f"{self.where}/{quote(path)}"
         try:
             response = self._client.head(url, extensions=named(self.where), follow_redirects=True)

@@ -1,7 +1,6 @@
 """Compares journals, names on disk and catalogue with each other, in bounded memory.
 
-Each side goes through a :class:`PartitionedDiff` as keys; differences are identified in a second reading, which is only
-needed if there are any.
+Each side is passed as keys to a :class:`PartitionedDiff`. If there are differences, a second reading identifies them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _IN_MEMORY = 64 << 20
 
 
 class PartitionedDiff:
-    """Compares streams that are too large for memory, in 256 parts. To be closed.
+    """Compares streams that are too large for memory, in 256 parts. Must be closed.
 
     Each side consists of records of one width that begin with a 16-byte key (:func:`archec.audit.expected.key_of`).
     They are divided by the first byte of their key, so that records with the same key are in the same part, in any
@@ -54,7 +53,7 @@ class PartitionedDiff:
         self._folder: Path | None = None
 
     def add(self, side: int, records: bytes) -> None:
-        """Adds records of a side, one after the other in ``records``."""
+        """Adds records of a side, concatenated in ``records``."""
         width, parts = self._widths[side], self._parts[side]
         for start in range(0, len(records), width):
             parts[records[start]] += records[start : start + width]
@@ -68,7 +67,7 @@ class PartitionedDiff:
             yield tuple(self._records(side, number) for side in range(len(self._widths)))
 
     def unmatched(self) -> tuple[tuple[set[bytes], ...], int]:
-        """Of two sides, for each the keys that only it has, up to :data:`MOST`; and the number of further ones."""
+        """The keys that only one of two sides has, per side, up to :data:`MOST` each; and the number of other ones."""
         found, more = (set[bytes](), set[bytes]()), 0
         for first, second in self.parts():
             for keys, only in zip(found, (set(first) - set(second), set(second) - set(first)), strict=True):
@@ -107,16 +106,16 @@ class PartitionedDiff:
 
 _JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
 _NAME, _LINK, _IMPLIED, _STATE, _DROPPED = 1, 2, 4, 8, 16
-"""What a journal says of a path: bytes are there, by a link; a name is not needed; an entry of the history, or one that
-was dropped from it."""
+"""Flags of a path in the journals: it has bytes; it is a link to them; it needs no name; it is an entry of a history;
+it was dropped from a history."""
 _LOST = bytes(32)
 _AS_LINK, _AS_FILE = b"l", b"f"
 
 
 @dataclass(slots=True)
 class Differences:
-    """Keys of differences, up to a limit per kind, and the number of further ones; ``exchanged`` are links instead of
-    files, and files instead of links; ``present`` is how much of what the journals name exists."""
+    """Keys of differences, up to a limit per kind, and the number of further ones. ``exchanged`` are links instead of
+    files, and files instead of links. ``present`` is the number of names in the journals that exist."""
 
     missing: set[bytes] = field(default_factory=set)
     unknown: set[bytes] = field(default_factory=set)
@@ -134,7 +133,7 @@ class Differences:
 
 
 class Comparison:
-    """Receives the three sides one after the other, then returns their differences. To be closed."""
+    """Receives the three sides one after the other, then returns their differences. Must be closed."""
 
     def __init__(self, layout: Layout, scratch: Callable[[], AbstractContextManager[Path]]) -> None:
         self._layout = layout
@@ -150,11 +149,11 @@ class Comparison:
         target = next((note.target for note in record.notes.values() if note.target), "")
         records: list[bytes] = []
 
-        def say(tist: int, flags: int, state: str | None = None) -> None:
+        def add(tist: int, flags: int, state: str | None = None) -> None:
             records.extend((key_of(layout.path(tist, record.id)), bytes([flags]), _sha256(state)))
 
         for tist in record.drop if followed else ():
-            say(tist, _DROPPED)
+            add(tist, _DROPPED)
         for tist, state in record.put.items():
             flags = _STATE if followed else 0
             if state is not None and (record.kept is None or tist in record.kept):
@@ -163,15 +162,15 @@ class Comparison:
                     flags |= _IMPLIED
                 else:
                     flags |= _NAME | (_LINK if target and not implied else 0)
-            say(tist, flags, state)
+            add(tist, flags, state)
         for tist, kept in (record.kept or {}).items():
             if record.put.get(tist) != kept:
-                say(tist, _NAME, kept)
+                add(tist, _NAME, kept)
         if records:
             self._diff.add(_JOURNALS, b"".join(records))
 
     def _found_by_variant(self, tist: int, obi: str) -> bool:
-        """Whether a redirect by a final slash only, which needs no separate name, leads to something."""
+        """Whether a redirect that only changes the final slash, and so needs no name of its own, leads to something."""
         try:
             locate(self._layout, tist, obi)
         except (NotHeld, CorruptArchive, StorageFailed):

@@ -61,8 +61,8 @@ class DiskName(NamedTuple):
 
 
 def walk(layout: Layout, report: OutOfPlace, *, modes: bool = False) -> Iterator[DiskName]:
-    """All names at the depth of obis, directory by directory, files with their ``modes`` if requested; names elsewhere
-    are reported.
+    """Yields all names at the depth of obis, directory by directory, with the ``modes`` of files if requested. Reports
+    names elsewhere.
 
     A directory that cannot be listed is reported as ``unreadable``, and its contents are skipped.
     """
@@ -178,14 +178,14 @@ class Stopped(NamedTuple):
     data_set: int
 
     def may_have_left(self, tist: int, *, linked: bool) -> bool:
-        """Whether it may have left an obi at this tist. At the tists of data sets between its own and itself it states
-        again what is held, by hard links."""
+        """Whether it may have left an obi at this tist. Between the tist of its data set and its own, a run restates
+        held contents by hard links."""
         return tist in self or (linked and self.data_set < tist < self.run)
 
 
 class Journalled(NamedTuple):
-    """What journals can name: the ``tists`` of runs and data sets, and the runs that were ``stopped``: they may have
-    left obis that no journal names."""
+    """What journals can name: the ``tists`` of runs and data sets, and the ``stopped`` runs, which may have left obis
+    that no journal names."""
 
     tists: Collection[int]
     stopped: Collection[Stopped]
@@ -210,7 +210,7 @@ def journalled(layout: Layout, catalogue: Catalogue | None) -> Journalled:
 
 
 def was_stopped(state: str, resumed: bool) -> bool:
-    """Whether a run that ends in this state was stopped at least once, be it that it was ``resumed`` later."""
+    """Whether a run that ended in this state was stopped at least once, even if it was ``resumed`` later."""
     return resumed or state in ("interrupted", "failed")
 
 
@@ -219,7 +219,7 @@ class _Ended(msgspec.Struct):
 
 
 def _resumed(report: str) -> bool:
-    """Whether a run was resumed, according to its report; an unreadable one does not say so."""
+    """Whether a run was resumed, according to its report; False if the report is unreadable."""
     try:
         return msgspec.json.decode(report or "{}", type=_Ended).resumed
     except msgspec.MsgspecError:
@@ -248,7 +248,7 @@ def report_unknown_files(
     passed_over: Collection[int],
     report: Callable[[Finding, DiskName], None],
 ) -> None:
-    """Walks the store and reports every name whose key is among ``keys``, with what it looks like.
+    """Walks the store and reports every name whose key is among ``keys``, with a finding that classifies it.
 
     The tists in ``passed_over`` belong to an active run.
     """
@@ -286,7 +286,7 @@ _OLDER = "was an older copy of the journals restored? Bring back the newer ones,
 
 
 def _is_linked(layout: Layout, place: DiskName) -> bool:
-    """Whether the bytes at a name are held under another one, too."""
+    """Whether the file at a name has another name, too."""
     where = layout.root / place.path
     with storage_errors(where):
         return where.lstat().st_nlink > 1

@@ -1,7 +1,7 @@
 """The expected state of an entry according to its journal line, and whether the catalogue agrees.
 
-An audit reads every line of every journal. :func:`archec.catalogue.records.decode` reads all of a line; fixity needs
-its id, its entries and their checksums only, which a pattern finds in most lines without parsing their JSON.
+An audit reads every line of every journal. :func:`archec.catalogue.records.decode` reads complete lines; fixity needs
+only ids, entries and their checksums, which a pattern finds in most lines without parsing their JSON.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _NEW_TEMPLATE = re.compile(
     rb'"put":\{"(0|[1-9][0-9]{0,11})":"([0-9a-f]{64})"\},'
     rb'"version":\{"sha256":"\3","md5":"([0-9a-f]{32})","size":(0|[1-9][0-9]{0,17})[,}]'
 )
-"""A template that was new or had changed: by far the most lines, and four times as fast as parsing them. It matches
-what the journal's encoder writes and nothing else: keys in that order, an id without escapes, one entry, which is of
-the version next to it. Any other line is parsed, so a line that it does not match costs time only."""
+"""Matches lines about new and changed templates, which are by far the most; four times as fast as parsing them. It
+matches only what the journal's encoder writes: keys in that order, an id without escapes, one entry, and the version of
+that entry. All other lines are parsed, so a missing match only costs time."""
 _SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","size":([0-9]{1,18})')
 _HELD = re.compile(rb'"(?:put|kept)":\{[^}]*":"')
 _OBI = b'{"type":"obi"'
 _TOBI = "RePEc:"
 _SCAN_SLACK = 2000
-"""Number of rows beyond four times the wanted ones after which a scan stops."""
+"""Number of rows, in addition to four times the wanted ones, after which a scan stops."""
 
 
 class Entry(NamedTuple):
-    """An obi as noted at a tist: its sha256, its size in bytes (-1: unknown) and, where its URL redirected, the id
-    that it redirected to; its md5 (empty: unknown)."""
+    """An obi as noted at a tist: its sha256, its size in bytes (-1: unknown), the id that its URL redirected to (empty
+    if it did not), and its md5 (empty: unknown)."""
 
     tist: int
     id: str
@@ -54,8 +54,8 @@ class Entry(NamedTuple):
 
 class Statement(NamedTuple):
     """What a journal line puts into a history: states by tist (None: lost). Size, target (the id that the URL
-    redirected to) and md5 are those of the state ``sha256``. ``kept`` says which bytes it puts where on the disk, None
-    where those are the states of ``put``."""
+    redirected to) and md5 are those of the state ``sha256``. ``kept`` maps tists to the sha256 of the bytes that the
+    line puts on disk; None if those are the states of ``put``."""
 
     id: str
     put: dict[int, str | None]
@@ -66,7 +66,7 @@ class Statement(NamedTuple):
     kept: dict[int, str] | None = None
 
     def entries(self) -> list[Entry]:
-        """What must be on disk because of the line; what is dropped from a history later stays there, too."""
+        """The entries that must be on disk because of the line, even if they are dropped from a history later."""
         obi, put, sha256, size, target, md5, kept = self
         return [
             Entry(tist, obi, state, *((size, target, md5) if state == sha256 else (-1, target, "")))
@@ -81,17 +81,17 @@ def names_something(line: bytes) -> bool:
 
 
 class Amount(NamedTuple):
-    """Number of lines that name something, and the bytes of what they name."""
+    """A number of lines that name held bytes, and the size of these bytes."""
 
     objects: int = 0
     bytes: int = 0
 
     def __add__(self, other: object) -> Amount:
-        """Both together."""
+        """The sum."""
         return Amount(self[0] + other[0], self[1] + other[1]) if isinstance(other, Amount) else NotImplemented
 
     def __sub__(self, other: Amount) -> Amount:
-        """The rest."""
+        """The difference, not below 0."""
         return Amount(max(0, self.objects - other.objects), max(0, self.bytes - other.bytes))
 
 
@@ -102,7 +102,7 @@ def amount_of(lines: Collection[bytes]) -> Amount:
 
 
 def statement_of(line: bytes, where: str) -> Statement | None:
-    """What a line puts into a history, None if nothing.
+    """The statement of a line, None if it makes none.
 
     Raises :class:`CorruptJournal`, with ``where`` in the message, for an invalid line.
     """
@@ -219,7 +219,7 @@ def objection(entry: Entry, known: Known | None) -> Objection | None:
 
 
 def is_claimed(catalogue: Catalogue, evidence: Evidence, entry: Entry) -> bool:
-    """Whether a history differs from an entry because another claim counts: then both are consistent."""
+    """Whether a history differs from an entry only because another claim counts, so that both are consistent."""
     obi = catalogue.obis("tobi", [entry.id]).get(entry.id)
     if obi is None or all(claim.state != entry.sha256 for claim in obi.claims):
         return False

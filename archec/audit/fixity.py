@@ -70,7 +70,7 @@ class ReadPace:
         return bool(self._rate)
 
     def passed(self, count: int) -> None:
-        """Waits, after this many bytes were read, until more may be read."""
+        """Records that this many bytes were read, and waits until more may be read."""
         if not self._rate:
             return
         now = self._clock()
@@ -81,8 +81,8 @@ class ReadPace:
 
 
 class Inspector:
-    """Reads and compares the files of entries: one per process, to be closed. ``read`` counts bytes; ``unreadable`` is
-    why something could not be read from the catalogue, and was compared with the journal only.
+    """Reads and compares the files of entries. One per process; must be closed. ``read`` counts bytes. ``unreadable``
+    is the reason why some entries could not be read from the catalogue and were compared with the journal only.
 
     Without a catalogue, only the checksums of the journal count.
     """
@@ -100,7 +100,7 @@ class Inspector:
         self.unreadable = ""
 
     def inspect(self, entries: Sequence[Entry], paths: Sequence[str], *, compare: bool = True) -> list[Finding]:
-        """The findings about these entries at these paths; ``compare``: also compares the journals and the
+        """The findings about these entries at these paths. With ``compare``, also compares the journals with the
         catalogue."""
         findings: list[Finding] = []
         objections: list[Objection | None] = [None] * len(entries)
@@ -120,7 +120,7 @@ class Inspector:
         return findings
 
     def _objections(self, catalogue: Catalogue, entries: Sequence[Entry]) -> list[Objection | None]:
-        """What the catalogue says against each entry, and is not explained."""
+        """For each entry, how the catalogue contradicts it without an explanation; None if it does not."""
         known = histories(catalogue, {entry.id for entry in entries})
         theirs = [objection(entry, known.get(entry.id)) for entry in entries]
         return [
@@ -129,8 +129,8 @@ class Inspector:
         ]
 
     def _is_explained(self, catalogue: Catalogue, entry: Entry) -> bool:
-        """Whether a history does not have an entry because another claim counts, because the run that noted it does
-        not, or because it took it back."""
+        """Whether a history lacks an entry for a valid reason: another claim counts, the run that noted it was
+        retracted, or that run found its own answer doubtful."""
         if self._evidence is None:
             self._evidence = evidence_of(catalogue)
             self._retracted = catalogue.retracted_runs()
@@ -146,7 +146,7 @@ class Inspector:
         return found[0] if found else None
 
     def close(self) -> None:
-        """Closes directories; not the catalogue."""
+        """Closes the directories, but not the catalogue."""
         self._directories.close()
 
     def refresh(self) -> None:
@@ -222,7 +222,7 @@ class Inspector:
         directory, _, name = chain.path.rpartition("/")
         try:
             folder = self._directories.find(directory)
-            if folder is None:  # gone since it was located; without a directory the name would be sought elsewhere
+            if folder is None:  # gone since it was located; os.open without a directory would use the working directory
                 return [_finding("unreadable", entry, path, f"{chain.path}: has gone")]
             fd = os.open(name, _OPEN, dir_fd=folder)
         except OSError as error:
@@ -246,7 +246,7 @@ class Inspector:
             return None
 
     def _elsewhere(self, entry: Entry, path: str) -> Iterable[Finding]:
-        """Handles a missing name, which is allowed if the URL redirected to one that differs only by a final slash."""
+        """Handles a missing name, which is allowed if the URL redirected to one that only differs by a final slash."""
         variant = slash_variant(entry.id) if is_url(entry.id) else None
         if variant is None or variant != entry.target:
             return [_finding("missing", entry, path, "is not there")]
@@ -259,21 +259,21 @@ class Inspector:
             if chain.fault is None:
                 return self._at(entry, path, chain)
         except CorruptArchive:
-            pass  # a directory of the store is none: nothing can be there
+            pass  # a directory of the store is not a directory: nothing can be there
         return [_finding("missing", entry, path, f"and neither is {variant}, to which it redirected")]
 
 
 def _doubtful_in(layout: Layout, run: int) -> Iterator[str]:
-    """The files of which a run dropped what it had noted, as the answer may have been one to another request."""
+    """The files whose states a run dropped again, because the answer may have belonged to another request."""
     journal = journal_of(layout, run)
     if journal is not None:
-        with suppress(CorruptJournal):  # whoever reads the journals for an audit reports it
+        with suppress(CorruptJournal):  # the audit's reader of the journals reports it
             doubtful = records(journal.path, ObiChange, obis="fobi", words=(b'"outcome":"doubtful"',))
             yield from (record.id for record in doubtful if record.drop)
 
 
 def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objection) -> Finding:
-    """One finding if journal and catalogue disagree, with which of them the bytes agree."""
+    """The one finding if journal and catalogue disagree; it says which of them the bytes agree with."""
     for finding in wrong:
         if finding.code == "corrupt" and theirs.sha256 and finding.found == theirs.sha256:
             message = f"its bytes have the sha256 that the catalogue names, {finding.found}; the journal says "
@@ -288,7 +288,7 @@ def _finding(code: str, entry: Entry, path: str, message: str, found: str = "") 
 
 
 _WEIGHT = 2000
-"""Lines in a chunk; one of a fobi counts as many, its file being larger."""
+"""Weight of a full chunk. A line weighs 1, or more if it is about a fobi, whose file is larger."""
 _FOBI_WEIGHT = 30
 _FOBI = b'{"type":"obi","kind":"fobi"'
 _INLINE = 900
@@ -299,8 +299,8 @@ _INLINE = 900
 
 
 class Tools(NamedTuple):
-    """What a worker needs: the store, the catalogue's URL (empty: none) and its base, bytes a second (0: no limit),
-    and whether it is to give the keys of what it read."""
+    """The environment of a worker: the store, the catalogue's URL (empty: none) and its base, bytes per second (0: no
+    limit), and whether to return the keys of the entries that were read."""
 
     layout: Layout
     url: str
@@ -310,9 +310,9 @@ class Tools(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The lines ``first`` to ``last`` of those in the journal at ``path`` (relative) that name something, which are in
-    the batches of ``where``. ``end``: a finished journal ends here. ``compare``: the catalogue has followed the journal
-    so far. ``weight`` is about how much work it is, a small file counting 1."""
+    """The lines ``first`` to ``last`` of the journal at ``path`` (relative), counting only those that name something;
+    ``where`` names their batches. ``end``: a finished journal ends here. ``compare``: the catalogue has followed the
+    journal up to here. ``weight`` is an estimate of the work; a small file counts 1."""
 
     path: str
     run: int
@@ -325,15 +325,15 @@ class Chunk(NamedTuple):
     weight: int
 
     def cut(self, most: int) -> Chunk:
-        """At most this many of its lines."""
+        """The chunk, limited to its first ``most`` lines."""
         if len(self.lines) <= most:
             return self
         return self._replace(last=self.first + most - 1, lines=self.lines[:most], end=False)
 
 
 class Seen(NamedTuple):
-    """The result of a chunk: entries and bytes read, what is wrong with which entry (None: with a line), and the
-    keys of the entries, 16 bytes each."""
+    """The result of a chunk: the number of entries and bytes read, the findings with their entries (None: about a
+    line), and the keys of the entries, 16 bytes each."""
 
     files: int
     read: int
@@ -342,7 +342,7 @@ class Seen(NamedTuple):
 
 
 def inspectors(tools: Tools, inspector: Inspector, workers: int) -> Pool[Chunk, Seen]:
-    """A pool that processes chunks and answers in order; a few small ones are processed here, by ``inspector``."""
+    """A pool that processes chunks and returns results in order; ``inspector`` processes a few small ones here."""
     return Pool(
         "archec.audit.fixity:inspecting",
         [tools],
@@ -355,7 +355,7 @@ def inspectors(tools: Tools, inspector: Inspector, workers: int) -> Pool[Chunk, 
 
 
 def chunks_of(part: Part, archive: Audited, reader: Journals, memory: Memory) -> Iterator[Chunk]:
-    """The lines of a part that name something, in chunks that are about as much work."""
+    """The lines of a part that name something, in chunks of about the same amount of work."""
     journal = part.journal
     path = f"{RUNS}/{journal.path.name}"
     gathered = _Gathered(path, journal.tist, part.first)
@@ -385,7 +385,7 @@ class _Gathered:
         self._compare = True
 
     def add(self, batch: JournalBatch, lines: Sequence[bytes], *, compare: bool) -> Iterator[Chunk]:
-        """Adds lines of the next batch; returns full chunks."""
+        """Adds lines of the next batch; yields full chunks."""
         if self._lines and compare != self._compare:
             yield self._chunk()
         self._compare = compare
@@ -399,7 +399,7 @@ class _Gathered:
             yield self._chunk()
 
     def rest(self, *, end: bool) -> Iterator[Chunk]:
-        """The last chunk, if there is anything to say; ``end``: it is the end of a finished journal."""
+        """Yields the last chunk, if it has lines or marks the ``end`` of a finished journal."""
         if end or self._lines:
             yield self._chunk(end=end)
 
@@ -417,7 +417,7 @@ class _Gathered:
 
 
 def inspecting(tools: Tools) -> Callable[[Chunk], Seen]:
-    """In a worker: the function that reads the files of a chunk."""
+    """Returns the function that reads the files of a chunk in a worker."""
     inspector: Inspector | None = None
 
     def work(chunk: Chunk) -> Seen:
@@ -454,7 +454,7 @@ def inspect(chunk: Chunk, inspector: Inspector, tools: Tools) -> Seen:
 
 
 def paths_of(layout: Layout, entries: Sequence[Entry]) -> list[str]:
-    """The relative paths of entries; most of them have one tist, so its directory is made once."""
+    """The relative paths of entries. Most entries have the same tist, so its directory is computed only once."""
     if layout.fanout:
         return [layout.path(entry.tist, entry.id) for entry in entries]
     directories = {tist: layout.directory(tist, "") for tist in {entry.tist for entry in entries}}

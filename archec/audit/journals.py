@@ -30,8 +30,8 @@ KEPT = ("journal-damaged", "journal-missing", "journal-chain")
 
 
 class Ends(NamedTuple):
-    """A journal's place in the chain: the sha256 before its first batch, that of its last one, and how many there
-    are. One without batches is not part of the chain."""
+    """A journal's place in the chain: the sha256 of the batch before its first one, that of its last one, and the
+    number of its batches. A journal without batches is not part of the chain."""
 
     prev: str
     head: str
@@ -39,9 +39,8 @@ class Ends(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Where the chain is broken between two journals that are one after the other: the run ``before`` (0: none, as it
-    is the beginning of the archive) ends with ``batch``, whose sha256 is ``head``; the run ``after`` follows the batch
-    ``prev``."""
+    """A break of the chain between two consecutive journals: the run ``before`` (0 at the beginning of the archive)
+    ends with ``batch``, whose sha256 is ``head``, but the run ``after`` follows a batch with the sha256 ``prev``."""
 
     before: int
     batch: int
@@ -53,9 +52,9 @@ class Gap(NamedTuple):
 class Journals:
     """Reads journals, and keeps findings about them.
 
-    ``unread`` are findings about journals that are missing or cannot be read to their end, by relative path; ``ends``
-    are the ends of those that were read completely, by run; ``torn`` is the number of bytes at the end of an unfinished
-    one that are not a batch; ``named`` is how much is named by what was read of each.
+    ``unread`` are findings about journals that are missing or cannot be read to their end, by relative path. ``ends``
+    are the ends of journals that were read completely, by run. ``torn`` is the number of bytes at the end of an
+    unfinished journal that are not a batch. ``named`` is the amount that the lines read so far name, by run.
     """
 
     def __init__(self, archive: Audited) -> None:
@@ -72,10 +71,10 @@ class Journals:
                 self._replaced[finding.path] = finding
 
     def find_missing(self) -> set[int] | None:
-        """Adds to ``unread`` the runs that the catalogue knows and that have no journal, and whether the journals are
-        not those of this store at all.
+        """Adds to ``unread`` the runs in the catalogue that have no journal, and a finding if the journals do not
+        belong to this store.
 
-        The runs that it knows; None if there is no catalogue, or one that cannot be read.
+        Returns the runs in the catalogue; None if there is none, or it cannot be read.
         """
         foreign = not_of_this_store(self._archive.layout)
         if foreign:
@@ -96,16 +95,16 @@ class Journals:
         return known
 
     def batches(self, journal: JournalFile) -> Iterator[tuple[JournalBatch, list[bytes]]]:
-        """The batches of a journal, each with its lines that name something; if it cannot be read further, ``unread``
-        has the reason."""
+        """Yields the batches of a journal, each with its lines that name something. If it cannot be read further, adds
+        the reason to ``unread``."""
         path, scanner, position = f"{RUNS}/{journal.path.name}", Scanner(journal.path), self._archive.position
         prev, head, n = "", "", 0
         self.named[journal.tist] = Amount()
         try:
             for batch in scanner.batches():
-                if batch.n == 1 and (told := _run_in(batch, journal.path)) not in (0, journal.tist):
+                if batch.n == 1 and (stated := _run_in(batch, journal.path)) not in (0, journal.tist):
                     self._replaced.pop(path, None)
-                    message = f"says that it is the journal of run {told}"
+                    message = f"says that it is the journal of run {stated}"
                     self.unread[path] = Finding("journal-misnamed", path, message)
                     return
                 prev, head, n = prev or batch.prev, batch.sha256, batch.n
@@ -126,7 +125,7 @@ class Journals:
         self.torn[path] = 0 if journal.finished else size_of(journal) - scanner.valid
 
     def whole(self, journal: JournalFile) -> tuple[Amount, Ends] | None:
-        """How much a finished journal names that was read to its end, and its ends."""
+        """The amount named by a finished journal and its ends; None if it was not read to its end."""
         run = journal.tist
         return (self.named[run], self.ends[run]) if journal.finished and run in self.ends else None
 
@@ -145,8 +144,8 @@ class Journals:
         self._replaced.clear()  # it may have caused findings from opening; reading finds the others again
 
     def breaks(self, remembered: Mapping[int, Ends]) -> list[Finding]:
-        """The breaks of the chain between journals, as far as their ends are known, from reading them now, or from
-        ``remembered``. Breaks within a journal are in ``unread``."""
+        """The breaks of the chain between journals whose ends are known, from reading them now or from ``remembered``.
+        Breaks within a journal are in ``unread``."""
         found = dict(self._replaced)
         for gap, path in self.gaps(remembered):
             before = f"batch {gap.batch} of run {gap.before}" if gap.before else "the beginning of the archive"
@@ -155,7 +154,7 @@ class Journals:
         return list(found.values())
 
     def gaps(self, remembered: Mapping[int, Ends]) -> Iterator[tuple[Gap, str]]:
-        """The same as gaps, each with the relative path of the journal behind it."""
+        """The breaks as gaps, each with the relative path of the journal after it."""
         head: str | None = NO_BATCH
         before, batch = 0, 0
         for journal in journals(self._archive.layout):
@@ -172,13 +171,12 @@ class Journals:
 
 
 def _run_in(batch: JournalBatch, path: Path) -> int:
-    """The run of which a journal's first batch says that it is its journal; 0 if it does not say so."""
+    """The run that a journal's first batch names as its own; 0 if it names none."""
     return next((record.tist for record in records_in(batch, path, RunStart)), 0)
 
 
 def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> int:
-    """Reports what is wrong with the journals' names, and what is next to them and should not; the number of
-    temporary files."""
+    """Reports journals with wrong names and unexpected files next to them. Returns the number of temporary files."""
     temporary = 0
     try:
         names = sorted(os.listdir(layout.runs))

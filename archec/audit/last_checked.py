@@ -1,8 +1,8 @@
-"""The record of checks: when everything was checked, and what is known to be bad; a small SQLite file next to the
-scratch space.
+"""The record of checks: when everything was checked, and which entries are known to be bad; a small SQLite file next to
+the scratch space.
 
-It may be lost: then checking starts over. Checks go through each journal from beginning to end, so one time per journal
-and a cursor record what was checked: one row per run.
+If it is lost, checking starts over. Checks go through each journal from beginning to end, so a time and a cursor per
+journal are enough to record what was checked: one row per run.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ CREATE TABLE bad (
 
 
 class Checked(NamedTuple):
-    """How far a journal was checked: of the objects that it names 1 to ``cursor``, which have so many ``bytes``, at
-    ``since`` or later, those after them at ``whole`` or later (tists; 0: never). Once its end is reached, ``whole`` is
-    the time of all of it, and ``cursor`` is 0."""
+    """How far a journal was checked. Of the objects that it names, those from 1 to ``cursor``, with ``bytes`` bytes,
+    were checked at ``since`` or later, those after them at ``whole`` or later (tists; 0: never). When its end has been
+    reached, ``whole`` is the time of all of it, and ``cursor`` is 0."""
 
     run: int
     whole: int = 0
@@ -59,7 +59,7 @@ class Checked(NamedTuple):
 
     @property
     def oldest(self) -> int:
-        """The tist of the oldest check of what was ever checked of it."""
+        """The tist of the oldest check among all objects that were ever checked."""
         return min(at for at in (self.whole, self.since if self.cursor else 0) if at)
 
 
@@ -73,7 +73,7 @@ class Part(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """An entry that was found wrong, as the journal of ``run`` has it, with the code; ``seen``: when last."""
+    """A bad entry according to the journal of ``run``, with the code of the finding and the tist when last seen."""
 
     entry: Entry
     code: str
@@ -82,7 +82,7 @@ class Bad(NamedTuple):
 
 
 def parts_of(journals: Iterable[JournalFile], known: Mapping[int, Checked], before: int) -> list[Part]:
-    """What is to be read, least recently checked first, so that all that was not checked at or after ``before`` is."""
+    """The parts to read so that everything is checked at ``before`` or later, least recently checked first."""
     parts: list[Part] = []
     for journal in journals:
         checked = known.get(journal.tist, Checked(journal.tist))
@@ -94,12 +94,12 @@ def parts_of(journals: Iterable[JournalFile], known: Mapping[int, Checked], befo
 
 
 def memory_path(config: Config) -> Path:
-    """Where it is kept."""
+    """The path of the record of checks."""
     return config.memory("fixity.sqlite")
 
 
 class Structure(NamedTuple):
-    """A check of the structure, ``quick`` or whole: at which tist, and how much was wrong."""
+    """A check of the structure, ``quick`` or whole: its tist, and the number of findings that are wrong."""
 
     quick: bool
     at: int
@@ -111,11 +111,11 @@ PERIODS = (30, 90, 365)
 
 
 class Fixity(NamedTuple):
-    """What is remembered of an archive's checks: the tist of the oldest one that still counts (None: nothing was
-    checked), and the number of entries known to be bad. ``whole`` is how much the journals name, ``within`` how much of
-    that was checked within so many days, ``never`` how much never; ``uncounted`` journals have come since these were
-    read last, and are in none of them. ``structures`` are the last checks of the structure. ``damaged`` is why what was
-    remembered cannot be read; empty if it can."""
+    """A summary of the record of checks: the tist of the oldest check that still counts (None: nothing was checked),
+    and the number of entries known to be bad. ``damaged`` is why the record cannot be read; empty if it can. ``whole``
+    is the amount that the journals name, ``within`` the amount checked within so many days, ``never`` the amount never
+    checked; they do not include ``uncounted`` journals, which are newer than the last reading. ``structures`` are the
+    last checks of the structure."""
 
     oldest: int | None = None
     bad: int = 0
@@ -137,7 +137,7 @@ class Fixity(NamedTuple):
 
 
 def fixity(config: Config, now: int | None = None) -> Fixity:
-    """What is remembered of an archive's checks, as of ``now``."""
+    """A summary of an archive's record of checks, as of ``now``."""
     path, runs = memory_path(config), {journal.tist for journal in journals(Layout(config.store_path))}
     if not path.exists():
         return Fixity(uncounted=len(runs))
@@ -172,8 +172,7 @@ def _fixity(memory: Memory, runs: Set[int], now: int) -> Fixity:
 def remember_structure(
     config: Config, structure: Structure, named: Mapping[int, tuple[Amount, Ends]], report: Reporter
 ) -> None:
-    """Remembers a check of the structure, and how much finished journals name; if that is impossible, it is
-    reported."""
+    """Records a check of the structure and the amounts that finished journals name. Reports if that is impossible."""
     path = memory_path(config)
     try:
         with open_memory(path, report) as memory:
@@ -189,8 +188,8 @@ def remember_structure(
 
 @contextmanager
 def open_memory(path: Path, report: Reporter) -> Iterator[Memory]:
-    """The memory of checks; one that is damaged is set aside, which is reported, and a new one is begun. If it cannot
-    be written, that is reported, and one that does not last takes its place."""
+    """Opens the record of checks. A damaged one is set aside and reported, and a new one is begun. If it cannot be
+    written, that is reported, and a temporary one is used instead."""
     with ExitStack() as stack:
         if why := unwritable(path):
             message = f"{path}: nothing of this check is remembered: {why}: make that writable, or set work_directory"
@@ -218,10 +217,10 @@ def _open(path: Path, report: Reporter) -> Memory:
 
 
 class Memory(Database):
-    """See the module. Made if it does not exist; a context manager.
+    """The SQLite file of the record of checks; created if it does not exist. A context manager.
 
-    ``read_only``: only asked, for a file that cannot be written. Raises :class:`StorageFailed` for a file that is
-    damaged or something else, and for one that should be written and cannot.
+    ``read_only`` is for a file that cannot be written. Raises :class:`StorageFailed` for a file that is damaged or
+    something else, and for one that must be written but cannot be.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -243,7 +242,7 @@ class Memory(Database):
             raise
 
     def look_through(self) -> None:
-        """Reads all of it once. Raises :class:`StorageFailed` for damage."""
+        """Reads the whole file once. Raises :class:`StorageFailed` for damage."""
         try:
             self.checked(), self.journals(), self.count_bad()
             if self.fetch("PRAGMA quick_check(1)") != [("ok",)]:
@@ -259,14 +258,14 @@ class Memory(Database):
         return {row[0]: Checked(*row) for row in self.fetch("SELECT run, whole, cursor, since, bytes FROM checked")}
 
     def oldest(self) -> int | None:
-        """The tist of the oldest check of what was ever checked; None if nothing was."""
+        """The tist of the oldest check among everything ever checked; None if nothing was."""
         return min((checked.oldest for checked in self.checked().values()), default=None)
 
     def advance(self, run: int, first: int, last: int, at: int, *, end: bool, size: int = 0) -> None:
-        """The objects ``first`` to ``last`` of a run, ``size`` bytes of them, have been checked at ``at``.
+        """Records that the objects ``first`` to ``last`` of a run, with ``size`` bytes, were checked at ``at``.
 
-        ``end``: they are the last ones of a finished journal. If they do not continue what was checked before,
-        they are a new round over the journal, which begins with its first one.
+        ``end``: they are the last ones of a finished journal. If they do not continue the previous check, they begin a
+        new round over the journal.
         """
         with self.transaction() as db:
             rows = db.execute("SELECT run, whole, cursor, since, bytes FROM checked WHERE run = ?", (run,)).fetchall()
@@ -277,26 +276,26 @@ class Memory(Database):
             db.execute("REPLACE INTO checked VALUES (?, ?, ?, ?, ?)", new)
 
     def complete(self, at: int) -> None:
-        """Everything was checked at ``at`` or later. What is not known to be the end of its journal stays open."""
+        """Records that everything was checked at ``at`` or later. Journals whose end was not reached stay open."""
         with self.transaction() as db:
             db.execute("UPDATE checked SET whole = ?, cursor = 0, since = 0, bytes = 0 WHERE whole > 0", (at,))
 
     # -- journals ---------------------------------------------------------------------------------
 
     def journals(self) -> dict[int, tuple[Amount, Ends]]:
-        """Of finished journals that were read to their end: how much they name, and their ends."""
+        """The amounts and the ends of finished journals that were read to their end, by run."""
         rows = self.fetch("SELECT run, objects, bytes, prev, head, batches FROM journal")
         return {run: (Amount(objects, size), Ends(*ends)) for run, objects, size, *ends in rows}
 
     def know_journal(self, run: int, named: Amount, ends: Ends) -> None:
-        """A finished journal names so much, and has these ends."""
+        """Records the amount that a finished journal names, and its ends."""
         with self.transaction() as db:
             db.execute("REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?)", (run, *named, *ends))
 
     # -- the structure ----------------------------------------------------------------------------
 
     def structure_checked(self, structure: Structure) -> None:
-        """The structure was checked, whole or ``quick``. A whole check takes the place of the quick one before it."""
+        """Records a check of the structure. A whole check replaces the last quick one."""
         with self.transaction() as db:
             if not structure.quick:
                 db.execute("DELETE FROM structure WHERE quick = 1")
@@ -313,7 +312,7 @@ class Memory(Database):
                 db.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
 
     def runs(self) -> set[int]:
-        """All runs of which something is remembered."""
+        """All runs with a record."""
         sql = "SELECT run FROM checked UNION SELECT run FROM journal UNION SELECT run FROM bad"
         return {run for (run,) in self.fetch(sql)}
 
@@ -344,6 +343,6 @@ class Memory(Database):
             db.execute("REPLACE INTO bad VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*bad.entry, *bad[1:]))
 
     def forget_bad(self, tist: int, obi: str) -> None:
-        """Records that an entry is in order again."""
+        """Records that an entry is intact again."""
         with self.transaction() as db:
             db.execute("DELETE FROM bad WHERE tist = ? AND id = ?", (tist, obi))

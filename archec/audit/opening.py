@@ -1,4 +1,4 @@
-"""Opening an archive that may be damaged: errors of other commands are findings here."""
+"""Opening an archive that may be damaged: what is an error for other commands is a finding here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from archec.units import counted
 class Audited:
     """An open archive in any state. ``catalogue`` is None if it cannot be opened, for the reason ``unopened``.
 
-    ``findings`` came up in opening it, ``position`` is how far the catalogue has followed the journals, ``locked``
+    ``findings`` are from opening it, ``position`` is how far the catalogue has followed the journals, ``locked``
     whether this process holds the run lock.
     """
 
@@ -58,8 +58,8 @@ class Audited:
 def opened_for_audit(config: Config, *, writable: bool = False, lock: str = "") -> Iterator[Audited]:
     """Opens the archive; an invalid catalogue or journal is a finding.
 
-    ``writable``: the catalogue may be written. ``lock``: the run lock is held under this name meanwhile, the catalogue
-    is made if there is none, and it catches up with the journals. If it cannot be written, it is only read.
+    ``writable``: the catalogue may be written. ``lock``: the run lock is held under this name, a missing catalogue is
+    created, and the catalogue catches up with the journals. If it cannot be written, it is opened read-only.
     Raises :class:`CorruptArchive` if ``layout.json`` is damaged, :class:`archec.errors.LockHeld`,
     :class:`CatalogueGone` if a database server does not answer, and :class:`CatalogueError` if a catalogue on a
     read-only file system cannot be opened.

@@ -32,8 +32,8 @@ _MOST_TEXT = 300
 
 
 def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: Reporter) -> bool:
-    """Reports how a catalogue differs from what the journals make of it, as far as it has followed them; False if
-    there was no scratch space for that.
+    """Reports how a catalogue differs from the result of folding the journals as far as it has followed them. Returns
+    False if there was no scratch space for that.
 
     Raises :class:`archec.errors.CatalogueError` if the catalogue cannot be read, :class:`CorruptArchive` if the
     journals cannot.

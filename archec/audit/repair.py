@@ -62,7 +62,7 @@ class Repair:
     def entry(self, entry: Entry, finding: Finding) -> Finding:
         """Tries to repair a finding; returns it with how it was repaired, or why not.
 
-        Raises :class:`StorageFull`; the caller checks the entry again. Only within :meth:`at_work`.
+        Raises :class:`StorageFull`. The caller checks the entry again, and must be within :meth:`at_work`.
         """
         if finding.code not in BY_COPY:
             return replace(finding, message=f"{finding.message} (no copy of the files helps: 'archec rebuild')")
@@ -75,8 +75,8 @@ class Repair:
             return replace(finding, message=f"{finding.message}; not repaired: {error.message}")
 
     def _in_the_way(self, entry: Entry) -> str:
-        """The relative path of what is in the place of one of the directories above an entry: a link, a file;
-        empty if nothing does."""
+        """The relative path of a link or a file in the place of one of the directories above an entry; empty if there
+        is none."""
         parts = self._layout.directory(entry.tist, entry.id).split("/")
         for path in ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1)):
             where = self._layout.root / path
@@ -85,7 +85,7 @@ class Repair:
         return ""
 
     def _clear_way(self, entry: Entry) -> None:
-        """Sets aside what is in the place of the directories above an entry, which is known to be repaired then."""
+        """Sets aside links and files in the place of directories above an entry that can certainly be repaired."""
         while path := self._in_the_way(entry):
             why = Finding("directory-link", path, "no directory stands in the place of a directory of the store")
             set_aside(self._layout, path, why, self._disk)
@@ -111,7 +111,7 @@ class Repair:
 
     def _file(self, entry: Entry, finding: Finding) -> str:
         """Restores the copy's bytes, if they match."""
-        if self._in_the_way(entry):  # as nothing can be written below that, they are fetched twice
+        if self._in_the_way(entry):  # nothing can be written below that: the bytes are fetched once only to check them
             digests = Digests()
             self._fetch(entry, digests.update)
             _must_be(entry, digests.sha256)
@@ -149,7 +149,7 @@ class Repair:
         return _moved_to(set_aside(self._layout, path, finding, self._disk))
 
     def _leads_to_bad_bytes(self, entry: Entry, path: str, finding: Finding) -> bool:
-        """Whether there is a valid link, and the bytes that it leads to are bad, not the link."""
+        """Whether there is a valid link, and not the link but its target's bytes are bad."""
         where = self._layout.root / path
         if not where.is_symlink():
             return False
@@ -166,9 +166,9 @@ class Repair:
     # -- journals ---------------------------------------------------------------------------------
 
     def journal(self, tist: int, ours: Path | None, why: Finding) -> str:
-        """Puts a run's journal in place of ``ours`` (None: it is not there), because of ``why``; what was done.
+        """Replaces a run's journal ``ours`` (None: missing) because of ``why``. Returns what was done.
 
-        Raises an ArchecError that says why it could not be. Only within :meth:`at_work`.
+        Raises an ArchecError with the reason if it cannot be replaced. Only within :meth:`at_work`.
         """
         from archec.audit.copies import fetch_journal
 
@@ -182,8 +182,8 @@ class Repair:
             return self._placed(candidate, ours, why)
 
     def gap(self, gap: Gap) -> list[str]:
-        """Puts in place the journals that are missing between two runs: those of the copy that lead from the one's last
-        batch to the other's first. Their relative paths; raises and demands as :meth:`journal` does."""
+        """Restores the journals that are missing between two runs: those of the copy that lead from the last batch of
+        the one to the first of the other. Returns their relative paths. Otherwise like :meth:`journal`."""
         from archec.audit.copies import fetch_journal
 
         runs = self._copy.runs()
@@ -205,7 +205,7 @@ class Repair:
         return [f"{RUNS}/{candidate.name}" for candidate in found]
 
     def _end_of(self, tist: int) -> str:
-        """The sha256 of the last batch of a run's journal, as the journal after it says; empty if none says so."""
+        """The sha256 of the last batch of a run's journal, as stated by the next journal; empty if unknown."""
         after = next((one for one in journals(self._layout) if one.tist > tist), None)
         first = next(_readable(after.path), None) if after is not None else None
         if after is None or first is None:
@@ -242,10 +242,10 @@ def _moved_to(path: str | None) -> str:
 def journal_objection(
     copy: Path, ours: Path | None, tist: int, run: Run | None, position: Position, end: str
 ) -> str:
-    """Why the journal at ``copy`` must not take the place of ``ours``, damaged or gone (None); empty if it may.
+    """Why the journal at ``copy`` must not replace ``ours``, which is damaged or missing (None); empty if it may.
 
-    It must read whole, be that of the run, begin with all batches that can still be read in ``ours``, end with the
-    batch ``end`` if it is known, and hold what the catalogue (its ``run`` and ``position``) has followed.
+    It must be readable to its end, be that of the run, begin with all batches that can still be read in ``ours``, end
+    with the batch ``end`` if it is known, and contain what the catalogue (its ``run`` and ``position``) has followed.
     """
     readable = _readable(ours) if ours is not None else iter(())
     state, started, last = "running", False, ""
@@ -280,8 +280,8 @@ def journal_objection(
 
 
 def _leads_from(copy: Path, run: int, head: str) -> str:
-    """The last batch of the journal at ``copy``, which must be that of a run and follow the batch ``head``; empty if
-    it has no batches."""
+    """The sha256 of the last batch of the journal at ``copy``; empty if it has no batches. Raises
+    :class:`CorruptArchive` if the journal is not that of the run, or does not follow the batch ``head``."""
     ends = ("", "")
     for batch in read_batches(copy):
         ends = (ends[0] or batch.prev, batch.sha256)
@@ -312,17 +312,18 @@ def wrong_notice(layout: Layout) -> Finding | None:
 
 
 def write_notice(layout: Layout, why: Finding) -> str:
-    """Writes ``0=archec_1.0`` again; what was done. Only while holding the run lock."""
+    """Rewrites ``0=archec_1.0`` and returns what was done. Only while holding the run lock."""
     moved = set_aside(layout, NAMASTE, why)
     atomic_write(layout.root / NAMASTE, NOTICE.encode())
     return f"written again{f'; what was there is in {moved}' if moved else ''}"
 
 
 def write_descriptor(config: Config, copy: str) -> Finding | None:
-    """Writes ``layout.json`` again where it is damaged or gone, as the copy at a path or URL has it; what was done.
+    """Rewrites ``layout.json`` like that of the copy at a path or URL, if it is damaged or missing. Returns what was
+    done, None if it is intact.
 
-    Raises :class:`ConfigError` if there is no archive, no copy, or what is in the store has another layout;
-    :class:`archec.errors.LockHeld` if a run is active. Nothing was written then.
+    Raises :class:`ConfigError` if there is no archive, no copy, or what is in the store has another layout, and
+    :class:`archec.errors.LockHeld` if a run is active. Nothing is written in these cases.
     """
     try:
         open_store(config)
@@ -332,7 +333,7 @@ def write_descriptor(config: Config, copy: str) -> Finding | None:
     root = config.store_path
     if not (root / "runs").is_dir():
         raise damage
-    from archec.audit.copies import fanout_in  # imports an HTTP client, which few need
+    from archec.audit.copies import fanout_in  # imports an HTTP client, which is rarely needed
 
     layout = Layout(root, fanout_in(copy, config))
     for tist in held_tists(layout):

@@ -37,8 +37,8 @@ _HINT = "possibly out of memory; completed checks are recorded: run it again"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How much to check: a share of the files, or for a number of seconds, or (neither) everything; ``rate`` in bytes a
-    second, 0 for no limit. Files known to be bad are always checked first."""
+    """How much to check: a share of the files, as many as possible in a number of seconds, or (with neither) all of
+    them. ``rate`` is in bytes per second, 0 for no limit. Files known to be bad are always checked first."""
 
     share: float | None = None
     seconds: float = 0.0
@@ -52,8 +52,8 @@ class Scope:
 
 @dataclass(slots=True)
 class Summary:
-    """The result of a verification. ``whole``: everything named by the journals was checked; ``bad`` is how many
-    entries are known to be bad now, ``oldest`` the tist of the oldest check that counts (0: none)."""
+    """The result of a verification. ``whole``: everything named by the journals was checked. ``bad`` is the number of
+    entries known to be bad now, ``oldest`` the tist of the oldest check that counts (0: none)."""
 
     files: int = 0
     read: int = 0
@@ -65,7 +65,7 @@ class Summary:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong, or nothing any more."""
+        """Whether nothing is wrong, or everything was repaired."""
         return not self.tally.wrong and not self.bad
 
     def as_value(self) -> dict[str, Any]:
@@ -150,10 +150,10 @@ class _Verification:
         if self.scope.everything:
             self._unknown_files(known, passed_over)
 
-    # -- what is expected -------------------------------------------------------------------------
+    # -- checking ---------------------------------------------------------------------------------
 
     def _known_bad(self) -> None:
-        """Checks what is known to be bad, and repairs it if requested."""
+        """Checks the entries known to be bad, and repairs them if requested."""
         self.meter.phase("known to be bad", self.memory.count_bad() or None)
         for number, bad in enumerate(self.memory.bad()):
             self.meter.at(number)
@@ -205,7 +205,7 @@ class _Verification:
                 self._take(done.item, done.result(_HINT))
 
     def _survey(self, files: Sequence[JournalFile]) -> dict[int, int]:
-        """Counts about how many files each of these journals names."""
+        """Counts how many files each of these journals names, approximately."""
         self.meter.phase("reading journals", len(files))
         counted: dict[int, int] = {}
         for number, journal in enumerate(files):
@@ -218,7 +218,7 @@ class _Verification:
         return counted
 
     def _total(self, files: Sequence[JournalFile], counted: Mapping[int, int]) -> int:
-        """About how many files there are; if not all journals were counted, as many as there are obis."""
+        """The approximate number of files: the sum over all journals, or the number of obis if some are not counted."""
         if all(journal.tist in counted for journal in files):
             return sum(counted[journal.tist] for journal in files)
         catalogue = self.archive.catalogue
@@ -233,7 +233,7 @@ class _Verification:
         for entry, finding in seen.findings:
             if entry is None:
                 if finding.code != "catalogue-unreadable" or not self.summary.tally.by_code[finding.code]:
-                    self.report(finding)  # many may meet the same damage
+                    self.report(finding)  # many chunks may meet the same damage
             elif self.memory.seen_bad(entry.tist, entry.id) != self.now:
                 self.memory.remember_bad(Bad(entry, finding.code, chunk.run, 0 if self.repair else self.now))
                 if self.repair is None:
@@ -256,7 +256,8 @@ class _Verification:
             self._repair_bad(repair, last=True)
 
     def _repair_bad(self, repair: Repair, *, last: bool) -> int:
-        """Tries to repair each; how many were. The ``last`` time, those that were not are reported as well."""
+        """Tries to repair each bad entry, and returns how many were repaired. The ``last`` time, also reports those
+        that were not."""
         fixed = 0
         for bad in self.memory.bad():
             if bad.seen:
@@ -289,7 +290,7 @@ class _Verification:
         with repair.at_work():
             for path, finding in list(unread.items()):
                 if path == RUNS:
-                    continue  # about all of them: checked again after each was tried
+                    continue  # a finding about all journals: checked again after each was tried
                 ours = there.get(path)
                 run = run_of(path)
                 try:
@@ -311,8 +312,8 @@ class _Verification:
         return {run: ends for run, (_, ends) in self.memory.journals().items()}
 
     def _fill_gaps(self, repair: Repair) -> dict[str, str]:
-        """Puts back journals of which only the chain tells that they are missing; why not, by the path of the journal
-        behind each gap."""
+        """Restores journals that only the chain shows to be missing. Returns the reasons for failures, by the path of
+        the journal after each gap."""
         unfilled: dict[str, str] = {}
         gaps = list(self.reader.gaps(self._remembered()))
         if not gaps:

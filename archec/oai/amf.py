@@ -1,7 +1,7 @@
 """``amf``: the Academic Metadata Format that RePEc's own gateway offered; for tobis.
 
-Vocabulary: amf.openlib.org, "nagano". Nouns are text, collection, person and organization; what another template
-describes in full is referred to by its handle.
+Vocabulary: amf.openlib.org, "nagano". The nouns are text, collection, person and organization. What another template
+describes in full is only referred to by its handle.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``oai_dc``: unqualified Dublin Core, which every repository must have.
 
-The mapping from ReDIF is the table in ``docs/oai.md``. What is not known is left out, never guessed.
+The mapping from ReDIF is the table in ``docs/oai.md``. Unknown values are omitted, never guessed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DublinCore(RecordFormat):
 
     def metadata(self, item: Item, context: Context) -> str:
         pairs = _of_tobi(item, context) if item.obi.kind == "tobi" else _of_fobi(item, context)
-        # Each element once, in the order of the first.
+        # Each element only once, at its first place.
         body = "".join(
             [
                 f"<dc:{name}>{text(value)}</dc:{name}>"
@@ -110,7 +110,7 @@ def _of_tobi(item: Item, context: Context) -> list[Pair]:
 
 
 def _named(name: str, fields: Sequence[str], values: Values) -> list[Pair]:
-    """The values of these fields, in the order of the fields, as elements of one name."""
+    """The values of these fields, in the order of the fields, as elements with one name."""
     return [(name, one) for field in fields if field in values for one in values[field]]
 
 
@@ -129,7 +129,7 @@ def _of_fobi(item: Item, context: Context) -> list[Pair]:
 
 
 def person(cluster: Cluster) -> str:
-    """``Last, First`` where a template gives the parts of a name, else the name as it is."""
+    """``Last, First`` if a template has both parts of a name, otherwise the name as it is."""
     last, first = cluster.get("Name-Last"), cluster.get("Name-First")
     return f"{last}, {first}" if last and first else cluster.name
 
@@ -155,7 +155,7 @@ def date_of(value: str) -> str:
 
 
 def _dates(values: Values) -> list[str]:
-    """The date of creation, else of publication, else year and month; and that of revision."""
+    """The date of creation, otherwise of publication, otherwise year and month; and the date of revision."""
     created = next((date for name in ("Creation-Date", "Publication-Date") if (date := _first_date(values, name))), "")
     return [created or _year_and_month(values), _first_date(values, "Revision-Date")]
 
@@ -194,7 +194,7 @@ def _identifiers(item: Item, refipos: Sequence[RawRefipo], context: Context) -> 
 
 
 def _source(values: Values) -> str:
-    """Where a work was published, in one line."""
+    """Where a work was published, on one line."""
     return ", ".join([label + values[name][0] for name, label in _SOURCES if name in values])
 
 

@@ -1,14 +1,14 @@
-"""The index follows the catalogue, in small chunks, without ever missing or doubling an item.
+"""Updates the index from the catalogue in small chunks, without missing or duplicating an item.
 
-The catalogue gives what changed in the order of (stamp, id), and its stamps never go back. But several batches may
-have the stamp of one second, and the later of them may hold lesser ids. So a pass reads no further than the stamp
-at which the catalogue stood when the pass began, and the next pass begins with that stamp again, from its least id:
-entries that are known change nothing.
+The catalogue lists changes in the order of (stamp, id), and its stamps never decrease. But several batches may have the
+stamp of one second, and later ones may have lesser ids. So a pass reads up to the stamp of the catalogue at its
+beginning, and the next pass begins with that stamp again, from the least id: entries that are already known change
+nothing.
 
-A catalogue may also be rebuilt, restored from an older copy, or be that of another archive. While it is being
-rebuilt, the index waits. After that, and if the archive has lost the run that the index had reached, every item is
-compared again: one that differs gets a new datestamp, and one that the catalogue does not know becomes a deleted
-record, for harvesters have seen it. Another archive's catalogue is refused.
+A catalogue may also be rebuilt, restored from an older copy, or belong to another archive. During a rebuild the index
+waits. After that, or if the archive has lost the last run in the index, every item is compared again: an item that
+differs gets a new datestamp, and an item unknown to the catalogue becomes a deleted record, because harvesters have
+seen it. The catalogue of another archive is refused.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _log = logging.getLogger("archec.oai")
 
 
 class FollowStep(NamedTuple):
-    """What one step did: how many items changed in the index, and whether it has caught up with the catalogue."""
+    """The result of one step: the number of changed items, and whether the index has caught up with the catalogue."""
 
     changed: int
     done: bool
 
 
 class Follower:
-    """Brings an index up to date with a catalogue. Best one at a time for an index; two do no harm.
+    """Updates an index from a catalogue. Two followers of one index are safe, but one is faster.
 
-    ``has_run`` says whether the archive has the journal of a run, by its tist; ``is_complete`` whether the catalogue
-    is known to hold everything that the journals say (not while a run or a rebuild is in progress). ``chunk`` is the
+    ``has_run`` says whether the archive has the journal of a run, by its tist. ``is_complete`` says whether the
+    catalogue certainly contains everything in the journals (it does not during a run or a rebuild). ``chunk`` is the
     number of items that are written together.
     """
 
@@ -61,17 +61,17 @@ class Follower:
         self._is_ours = False
 
     def catch_up(self) -> int:
-        """Takes all steps until the index has caught up; returns how many items changed."""
+        """Performs all steps until the index has caught up; returns the number of changed items."""
         return sum(step.changed for step in self.steps())
 
     def check(self) -> None:
-        """Raises :class:`CatalogueError` if the index is that of another archive than the catalogue."""
+        """Raises :class:`CatalogueError` if the index belongs to another archive than the catalogue."""
         self._check_archive(self._index.state(), self._catalogue.position())
 
     def steps(self) -> Iterator[FollowStep]:
-        """One pass, chunk by chunk; only the last step is done.
+        """Performs one pass, chunk by chunk; only the last step has ``done`` set.
 
-        Raises :class:`CatalogueError` as its engines do, and for the catalogue of another archive.
+        Raises :class:`CatalogueError` if an engine fails, or if the catalogue belongs to another archive.
         """
         state = self._index.state()
         goal = self._catalogue.position()
@@ -111,7 +111,7 @@ class Follower:
         return FollowStep(self._index.publish(entries, state, self._clock), False)
 
     def _changed(self, kind: Kind, cursor: Cursor, last: int) -> Iterator[list[Obi]]:
-        """Chunks of what changed behind ``cursor``, up to the stamp ``last``."""
+        """Yields chunks of changes after ``cursor``, up to the stamp ``last``."""
         while True:
             found = self._catalogue.changed(kind, cursor.stamp, cursor.id, self._chunk)
             chunk = [obi for obi in found if obi.stamp <= last]
@@ -122,7 +122,7 @@ class Follower:
                 return
 
     def _check_archive(self, state: IndexState, goal: Position) -> IndexState:
-        """``state`` with the archive of the catalogue, which must not be another one."""
+        """Returns ``state`` with the archive of the catalogue. Raises :class:`CatalogueError` if it is another one."""
         first = next(iter(self._catalogue.runs()), None) if goal.run else None
         archive = _archive_of(first) if first is not None else ""
         is_other = bool(archive and state.archive and archive != state.archive)
@@ -135,13 +135,13 @@ class Follower:
         return state._replace(archive=state.archive or archive)
 
     def _delete_unknown(self, state: IndexState) -> Iterator[FollowStep]:
-        """Items that the catalogue does not know become deleted records. Put off if it may be incomplete."""
+        """Turns items that the catalogue does not know into deleted records. Postponed if it may be incomplete."""
         after: SortKey | None = None
         while rows := self._index.page(ListQuery(ITEM_KINDS, "", 0, END_OF_TIME), after, self._chunk):
             after = rows[-1].key
             held = [row for row in rows if not row.deleted]
             known = known_obis(self._catalogue, held)
-            # Asked after the look, and for each chunk: a rebuild may empty the catalogue at any time.
+            # Checked after the lookup, and for each chunk: a rebuild may empty the catalogue at any time.
             if not self._is_complete() or _is_behind(self._catalogue.position(), state.seen):
                 return
             yield self._publish(
@@ -156,15 +156,15 @@ class Follower:
 
 
 def _from_start(state: IndexState) -> IndexState:
-    """Every item is to be looked at again. In an index that is not ready no harvester has seen any, so nothing needs
-    to be compared."""
+    """Schedules all items for another look. If the index is not ready, harvesters have not seen any of its items, so
+    none must be compared."""
     return state._replace(cursors=(Cursor(),) * len(ITEM_KINDS), whole=state.ready)
 
 
 def _archive_of(first: Run) -> str:
-    """Which archive a catalogue is of: its first run always stays the same, also after every rebuild.
+    """Identifies the archive of a catalogue by its first run, which stays the same, even after a rebuild.
 
-    Without the date of its data set, which is unknown at first if it has to be found in a tarball's members.
+    Does not include the date of its data set, which is unknown at first if it is that of a tarball's members.
     """
     facts = f"{first.tist} {first.form} {first.source}"
     return f"{first.tist}-{xxh3_64_hexdigest(facts.encode('utf-8', 'surrogatepass'))}"

@@ -1,7 +1,7 @@
-"""Metadata formats: the interface of archec's own and of those in other packages.
+"""Metadata formats: the interface for archec's own formats and those in other packages.
 
-A format is a class. To add one: subclass :class:`RecordFormat` in a package of your own, name it in that package's
-entry points under ``archec.oai.formats``, and give its four keys in the configuration.
+A format is a class. To add one, subclass :class:`RecordFormat` in a package of your own, register it in that package's
+entry points under ``archec.oai.formats``, and set its four keys in the configuration.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["Context", "Item", "RecordFormat"]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What formats may ask of the repository.
+    """The services of the repository for formats.
 
-    ``landing`` gives the address at which this server shows the item with an identifier; ``publisher`` the name of
-    who publishes the series with a handle, "" if unknown; ``schema`` the address of a schema that this server serves.
+    ``landing`` returns the URL at which this server shows the item with an identifier; ``publisher`` the name of the
+    publisher of a series, by its handle, "" if unknown; ``schema`` the URL of a schema that this server serves.
     """
 
     landing: Callable[[str], str]
@@ -34,12 +34,12 @@ class Context:
 
 
 class RecordFormat(ABC):
-    """A metadata format. It is made once, with the schema and the namespace of the configuration, and asked for one
-    item at a time, from several threads.
+    """A metadata format. It is created once, with the schema and the namespace in the configuration, and called for
+    one item at a time, from several threads.
 
-    ``kinds`` says which items have records in it; it must then give one for each such item. ``schema`` and
-    ``namespace`` are the class's own if the configuration does not give them; a ``schema`` that is no address is a
-    file that this server serves.
+    ``kinds`` are the kinds of items that have records in it; it must then return one for each such item. ``schema``
+    and ``namespace`` are the defaults of the class if the configuration does not set them; a ``schema`` that is not a
+    URL is a file that this server serves.
     """
 
     kinds: ClassVar[tuple[Kind, ...]] = ITEM_KINDS
@@ -52,12 +52,12 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def metadata(self, item: Item, context: Context) -> str | etree._Element:
-        """The one element of the metadata of an item, in this format's namespace and with its
-        ``xsi:schemaLocation``; as an element, or as XML text (:mod:`archec.oai.xml` helps to write it).
+        """Returns the metadata of an item: one element in this format's namespace with its ``xsi:schemaLocation``,
+        as an element or as XML text (:mod:`archec.oai.xml` helps to write it).
 
-        Called for items that are not deleted. Must not fail, whatever the item holds.
+        Called for items that are not deleted. Must not fail, whatever the item contains.
         """
 
     def schema_url(self, context: Context) -> str:
-        """The address of the schema."""
+        """The URL of the schema."""
         return self.schema if "://" in self.schema else context.schema(self.schema)

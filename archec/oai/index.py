@@ -1,12 +1,12 @@
-"""The OAI index: which item is in which set, in the order of datestamps. Never a source of truth.
+"""The OAI index: the sets of each item, and all items in the order of their datestamps. Never a source of truth.
 
-It follows the catalogue (:mod:`archec.oai.follow`) and may be deleted at any time: it is made again. One interface
-with SQLite and MongoDB behind it, as with the catalogue; a contract test runs on both.
+It is derived from the catalogue (:mod:`archec.oai.follow`) and may be deleted at any time: it is created again. There
+is one interface with SQLite and MongoDB behind it, as for the catalogue; a contract test runs on both.
 
-The one promise that harvesting rests on: *when the second S has begun, no item will ever again appear with a
-stamp <= S*. So a list that was closed at the present second never loses a record, and the next harvest may begin
-in that very second. :meth:`Index.publish` keeps it by dating a chunk into the future and checking, once it is
-written, that that second had not begun yet.
+Harvesting relies on one promise: *when the second S has begun, no item will ever appear again with a stamp <= S*. So a
+list that ends at the present second never loses a record, and the next harvest may begin in that same second.
+:meth:`Index.publish` keeps the promise: it stamps a chunk with a second in the future and, after writing the chunk,
+checks that this second has not begun yet.
 
 An *item* is a tobi or a fobi that was ever held. Its *stamp* is its datestamp: the second in which its last change
 became visible to harvesters.
@@ -22,27 +22,26 @@ from archec.catalogue.model import Kind, Position
 from archec.errors import CatalogueError
 
 ITEM_KINDS: tuple[Kind, ...] = ("tobi", "fobi")
-"""The kinds of obis that are items. Their numbers are those of indexes."""
+"""The kinds of obis that are items. Indexes store their positions in this tuple."""
 
 LEADS = (2, 4, 8, 16, 32, 64)
-"""Seconds into the future that a chunk is dated, tried in turn while writing it takes longer than that."""
+"""Numbers of seconds into the future for the stamp of a chunk; the next one is tried if writing takes longer."""
 
 END_OF_TIME = 1 << 62
 
 
 class SortKey(NamedTuple):
-    """Where an item is in every list: its stamp, and what orders items of one stamp (the engine's own)."""
+    """The position of an item in every list: its stamp, and the engine's own order of items with the same stamp."""
 
     stamp: int
     tie: str
 
 
 class IndexEntry(NamedTuple):
-    """An item as the index is to have it from now on.
+    """The new content of the index for an item.
 
-    ``obi`` is its id in the catalogue and ``local`` the local part of its identifier; ``stamp`` is the
-    catalogue's; ``mark`` differs whenever the item's record differs; ``sets`` are those that it is in, without
-    those above them.
+    ``obi`` is its id in the catalogue and ``local`` the local part of its identifier. ``stamp`` is the catalogue's.
+    ``mark`` changes whenever the item's record changes. ``sets`` are the sets it belongs to, without their ancestors.
     """
 
     kind: Kind
@@ -55,8 +54,8 @@ class IndexEntry(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """An item as a list has it; see :class:`IndexEntry`. ``left``: it is listed because it was in the set that was
-    asked for, and is not any more."""
+    """An item in a list; see :class:`IndexEntry`. ``left``: it is listed because it was in the requested set, but is
+    no longer."""
 
     key: SortKey
     kind: Kind
@@ -68,7 +67,7 @@ class IndexRow(NamedTuple):
 
 
 class ListQuery(NamedTuple):
-    """What a list has: items of these kinds in a set ("" for all), ``start`` <= stamp <= ``end``."""
+    """The contents of a list: items of these kinds in a set ("" for all) with ``start`` <= stamp <= ``end``."""
 
     kinds: tuple[Kind, ...]
     set: str
@@ -77,20 +76,20 @@ class ListQuery(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """How far one collection of the catalogue has been followed: everything up to (stamp, id) was seen."""
+    """The progress in one collection of the catalogue: everything up to (stamp, id) was seen."""
 
     stamp: int = 1
     id: str = ""
 
 
 class IndexState(NamedTuple):
-    """How far the index has come.
+    """The state of the index.
 
-    ``generation`` names this index: another one orders items of one stamp differently. ``rules`` is the checksum of
-    the set rules. ``ready``: it has caught up once, and harvesters have been given its stamps since. ``cursors`` has
-    one for each of :data:`ITEM_KINDS`, ``seen`` is the catalogue's position when the index last caught up, ``last`` the
-    newest stamp given. ``archive`` says whose catalogue it follows; ``whole``: every item is to be compared with the
-    catalogue again.
+    ``generation`` identifies this index, because another one orders items of one stamp differently. ``rules`` is the
+    checksum of the set rules. ``ready``: it has caught up once, and harvesters have received its stamps since.
+    ``cursors`` has one for each of :data:`ITEM_KINDS`. ``seen`` is the catalogue's position when the index last caught
+    up. ``last`` is the newest stamp used. ``archive`` identifies the archive of its catalogue. ``whole``: every item
+    must be compared with the catalogue again.
     """
 
     generation: str
@@ -104,16 +103,16 @@ class IndexState(NamedTuple):
 
 
 class Index(ABC):
-    """See the module. ``name`` is for messages. Errors of the engine are raised as
+    """The interface described in the module. ``name`` is for messages. Errors of the engine are raised as
     :class:`archec.errors.CatalogueError`."""
 
     name: str
 
     def publish(self, entries: Sequence[IndexEntry], state: IndexState, clock: Callable[[], float]) -> int:
-        """Writes one chunk and ``state`` (``last`` is set here); returns how many items changed.
+        """Writes one chunk and ``state``, whose ``last`` is set here; returns the number of changed items.
 
-        An entry with the mark, fate and sets that the index already has changes nothing. In an index that is not
-        ``ready`` an item keeps the catalogue's stamp; later it is dated as the promise demands.
+        An entry that has the same mark, deletion and sets as in the index changes nothing. While the index is not
+        ``ready``, an item keeps the catalogue's stamp; later its stamp is chosen as the promise requires.
         """
         chunk = {entry.local: entry for entry in entries}
         for attempt, lead in enumerate(LEADS):
@@ -126,23 +125,23 @@ class Index(ABC):
     def _write(
         self, chunk: Mapping[str, IndexEntry], state: IndexState, stamp: int, *, force: bool
     ) -> tuple[int, dict[str, IndexEntry]]:
-        """Writes those entries that change something (all of them with ``force``) and the state.
+        """Writes the state and the entries that change something (all of them with ``force``).
 
-        Returns the stamp that they were given, which is ``stamp`` or the newest in the index if that is later, and
-        the entries written.
+        Returns the stamp of these entries, which is ``stamp`` or the newest in the index if that is later, and the
+        entries written.
         """
 
     @abstractmethod
     def state(self) -> IndexState:
-        """How far the index has come."""
+        """The state of the index."""
 
     @abstractmethod
     def page(self, query: ListQuery, after: SortKey | None, limit: int) -> list[IndexRow]:
-        """At most ``limit`` items behind ``after``, in the order of their keys."""
+        """At most ``limit`` items after ``after``, in the order of their keys."""
 
     @abstractmethod
     def count(self, query: ListQuery) -> int:
-        """How many items a query has."""
+        """The number of items that match a query."""
 
     @abstractmethod
     def find(self, local: str) -> IndexRow | None:
@@ -150,7 +149,7 @@ class Index(ABC):
 
     @abstractmethod
     def sets(self, after: str, limit: int) -> list[str]:
-        """At most ``limit`` setSpecs greater than ``after``, in order, those above others included."""
+        """At most ``limit`` setSpecs greater than ``after``, in order, including ancestors of other sets."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The OAI index next to a MongoDB catalogue, in its database.
 
-One document for each item, with all its sets in ``m``: a change of an item is one atomic write, and any page of any
-set is a range of one index. A chunk is not atomic, but its date is in the future until all of it is written, so
-no reader can see half of it.
+There is one document for each item, with all its sets in ``m``. A change of an item is one atomic write, and every page
+of every set is a range of one index. A chunk is not atomic, but its stamp is in the future until all of it is written,
+so no reader can see a part of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEY = [("m", 1), ("k", 1), ("s", 1), ("_id", 1)]
 
 
 class MongoIndex(Index):
-    """See :class:`archec.oai.index.Index`. Collections ``oai_items``, ``oai_sets``, ``oai_state``; those of
+    """:class:`archec.oai.index.Index` in the collections ``oai_items``, ``oai_sets`` and ``oai_state``. Collections of
     another version are emptied."""
 
     def __init__(self, url: str) -> None:
@@ -68,7 +68,7 @@ class MongoIndex(Index):
         return stamp, changed
 
     def _put(self, documents: Sequence[Document]) -> None:
-        # Sets before items: a set that an item names can be listed.
+        # Sets before items, so that every set in an item's document can be listed.
         paths = {path for document in documents for path in document["m"] if path}
         if paths:
             self._sets.bulk_write(
@@ -93,7 +93,7 @@ class MongoIndex(Index):
     def page(self, query: ListQuery, after: SortKey | None, limit: int) -> list[IndexRow]:
         found: list[Document] = []
         for kind in query.kinds:
-            # The rest of one stamp, then what comes behind it: together one range of the index.
+            # The rest of one stamp, then the following stamps: together one range of the index.
             where: Document = {"m": query.set, "k": ITEM_KINDS.index(kind)}
             start = query.start
             some: list[Document] = []
@@ -131,7 +131,7 @@ def _differs(entry: IndexEntry, old: Document | None) -> bool:
 
 
 def _document(entry: IndexEntry, old: Document | None, stamp: int) -> Document:
-    """``l`` are the item's sets, ``g`` those it has left, ``m`` all of them with those above them."""
+    """``l`` are the item's sets, ``g`` those it has left, ``m`` all of them with their ancestors."""
     known = {*old["l"], *old["g"]} if old is not None else set()
     gone = sorted(known - set(entry.sets))
     document: Document = {

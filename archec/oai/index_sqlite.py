@@ -1,7 +1,7 @@
-"""The OAI index next to an SQLite catalogue: one file of its own.
+"""The OAI index next to an SQLite catalogue, in a file of its own.
 
-``member`` has a row for each item and each set that it is in, ancestors and the set of all items too, so that any
-page of any set is one range of its primary key: what a page costs does not depend on where it is.
+``member`` has a row for each item and each of its sets, including their ancestors and the set of all items, so that
+every page of every set is one range of its primary key: the cost of a page does not depend on its position.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ CREATE TABLE total (s INTEGER, kind INTEGER, items INTEGER NOT NULL, PRIMARY KEY
 _ROW = "item.n, item.kind, item.local, item.obi, item.deleted, item.sets"
 _MAX_PARAMETERS = 500
 _MAX_NUMBERS = 100_000
-"""Numbers of sets that are remembered while writing."""
+"""Maximum number of set numbers kept in memory while writing."""
 _ALL = 0
 """The number of the set of all items."""
 
 _Old = tuple[int, int, int, int, str, str]
-"""Of an item in the index: n, stamp, mark, deleted, sets, gone."""
+"""An item in the index: n, stamp, mark, deleted, sets, gone."""
 
 
 class SQLiteIndex(Index):
-    """See :class:`archec.oai.index.Index`. A file of another version is emptied. Safe for threads: readers do not
-    wait for a writer."""
+    """:class:`archec.oai.index.Index` in an SQLite file. A file of another version is emptied. Thread-safe: readers do
+    not wait for a writer."""
 
     def __init__(self, path: Path) -> None:
         if not path.parent.is_dir():
@@ -84,12 +84,12 @@ class SQLiteIndex(Index):
                     last = stamp if state.ready else max(last, *(entry.stamp for entry in changed.values()))
                 db.execute("UPDATE state SET doc = ?", (msgspec.json.encode(state._replace(last=last)),))
         except BaseException:
-            self._numbers.clear()  # numbers given in a transaction that was rolled back are given again
+            self._numbers.clear()  # numbers assigned in a transaction that was rolled back are assigned again
             raise
         return stamp, changed
 
     def _old(self, chunk: Iterable[str]) -> dict[str, _Old]:
-        """Those items of a chunk that the index has."""
+        """The items of a chunk that are in the index."""
         names = sorted(chunk)
         found: dict[str, _Old] = {}
         for i in range(0, len(names), _MAX_PARAMETERS):
@@ -102,7 +102,7 @@ class SQLiteIndex(Index):
     def _put(
         self, db: sqlite3.Connection, changed: Iterable[IndexEntry], old: Mapping[str, _Old], stamp: int | None
     ) -> None:
-        """Writes items with their memberships; ``stamp`` None: each under its own."""
+        """Writes items with their memberships, with this ``stamp`` or, if it is None, each with its own."""
         next_n = db.execute("SELECT coalesce(max(n), 0) + 1 FROM item").fetchone()[0]
         items: list[tuple[object, ...]] = []
         removed: list[tuple[int, int, int, int]] = []
@@ -129,7 +129,7 @@ class SQLiteIndex(Index):
             items.append(
                 (n, kind, entry.local, obi, date, entry.mark, entry.deleted, " ".join(entry.sets), " ".join(gone))
             )
-        # In the order of the keys: the pages of a table are then written once each.
+        # In the order of the keys, so that each page of a table is written only once.
         db.executemany("DELETE FROM member WHERE s = ? AND kind = ? AND stamp = ? AND n = ?", sorted(removed))
         db.executemany("INSERT INTO member VALUES (?, ?, ?, ?, ?)", sorted(added))
         db.executemany("REPLACE INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", items)
@@ -137,7 +137,7 @@ class SQLiteIndex(Index):
         db.executemany(add, [(*key, count) for key, count in sorted(totals.items())])
 
     def _number(self, path: str) -> int:
-        """The number of a set, given to it if it is new. Only within the writer's transaction."""
+        """The number of a set, which is assigned if the set is new. Only within the writer's transaction."""
         if not path:
             return _ALL
         number = self._numbers.get(path)
@@ -183,7 +183,7 @@ class SQLiteIndex(Index):
                 sql = "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp BETWEEN ? AND ?"
                 count += self._reader.fetch(sql, (*key, query.start, query.end))[0][0]
                 continue
-            # The usual case, in which hardly anything is beyond the end: no long range is read.
+            # The usual case: hardly anything is after the end, so counting that reads only a short range.
             total = self._reader.fetch("SELECT items FROM total WHERE s = ? AND kind = ?", key)
             sql = "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp > ?"
             count += (total[0][0] if total else 0) - self._reader.fetch(sql, (*key, query.end))[0][0]
@@ -198,7 +198,7 @@ class SQLiteIndex(Index):
         return [row[0] for row in self._reader.fetch(sql, (after, limit))]
 
     def _known(self, path: str) -> int | None:
-        """The number of a set, None if there is none of this name."""
+        """The number of a set, None if there is no such set."""
         if not path:
             return _ALL
         found = self._reader.fetch("SELECT s FROM path WHERE path = ?", (path,))
@@ -221,15 +221,15 @@ def _row(row: Sequence[Any]) -> IndexRow:
 
 
 def _open(path: Path) -> Database:
-    """The file, created if missing and emptied if of another version. Raises :class:`CatalogueError` if it is
-    something else or cannot be opened."""
+    """Opens the file; creates it if it is missing, and empties it if it has another version. Raises
+    :class:`CatalogueError` if it is something else or cannot be opened."""
     db = Database(path, _ROLE)
     try:
         db.use_wal()
         db.fetch("PRAGMA cache_size = -32768")
         if not _is_current(db):
             with db.transaction() as connection:
-                if not _is_current(db):  # no other process made it in the meantime
+                if not _is_current(db):  # another process may have made it in the meantime
                     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
                     for (table,) in tables:
                         connection.execute(f"DROP TABLE {table}")

@@ -1,8 +1,8 @@
-"""Items: what the catalogue and the store know of a tobi or a fobi, as OAI-PMH sees it.
+"""Items: a tobi or a fobi with its data in the catalogue and the store, as OAI-PMH sees it.
 
-An item's identifier is ``oai:DOMAIN:LOCAL`` (oai-identifier 2.0). The local part of a tobi is its handle; handles
-that lack ``RePEc:`` have ``tobi:`` put before them, so that none can be taken for a fobi. That of a fobi is ``fobi:``
-and 32 hexadecimal digits of a hash of its URL: it never changes, and says nothing of where the file is stored.
+An item's identifier is ``oai:DOMAIN:LOCAL`` (oai-identifier 2.0). The local part of a tobi is its handle, prefixed by
+``tobi:`` if it does not begin with ``RePEc:``, so that it cannot be mistaken for a fobi. That of a fobi is ``fobi:``
+and 32 hexadecimal digits of a hash of its URL: it never changes, and does not reveal where the file is stored.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from archec.redif.template import Template, parse
 from archec.store.reader import Reader
 
 DOMAIN = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z][a-zA-Z0-9-]*)+")
-"""What oai-identifier.xsd allows for a repositoryIdentifier."""
+"""The repositoryIdentifiers that oai-identifier.xsd allows."""
 
 _LOCAL_SAFE = "-_.!~*'();/?:@&=+$,"
 
 _MAX_PUBLISHERS = 5000
-"""Series whose publisher is remembered ..."""
+"""Number of series whose publisher is cached ..."""
 _PUBLISHER_AGE = 600.0
 """... for this many seconds."""
 
@@ -50,7 +50,7 @@ def local_part(kind: Kind, obi: str) -> str:
 
 
 def escaped(local: str) -> str:
-    """``local`` with what oai-identifier.xsd does not allow percent-encoded."""
+    """``local`` with all characters that oai-identifier.xsd does not allow percent-encoded."""
     return quote(local, safe=_LOCAL_SAFE, encoding="utf-8", errors="surrogatepass")
 
 
@@ -60,7 +60,7 @@ def identifier(domain: str, local: str) -> str:
 
 
 def local_of(domain: str, given: str) -> str | None:
-    """The local part of an identifier exactly as :func:`identifier` writes it; else None."""
+    """The local part of an identifier in the exact form of :func:`identifier`; None for any other text."""
     head = f"oai:{domain}:"
     if not given.startswith(head):
         return None
@@ -71,15 +71,16 @@ def local_of(domain: str, given: str) -> str | None:
     return local if local and identifier(domain, local) == given else None
 
 
-# -- what formats are given -----------------------------------------------------------------------
+# -- input of formats -----------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Item:
-    """An item that is held: all that the catalogue knows of it and, of a tobi, its newest contents.
+    """A held item: its document in the catalogue and, for a tobi, its newest contents.
 
-    ``text`` is the template as it is held (UTF-8, LF line ends); if its bytes cannot be read, ``readable`` is False and
-    it is a template made of what the catalogue knows. Of a fobi it is "". ``last_seen`` is when it was last confirmed.
+    ``text`` is the template as held (UTF-8, LF line ends), "" for a fobi. If its bytes cannot be read, ``readable`` is
+    False, and ``text`` is a substitute made from the catalogue's data. ``last_seen`` is the tist of its last
+    confirmation.
     """
 
     identifier: str
@@ -104,7 +105,7 @@ class Item:
 
     @property
     def values(self) -> dict[str, list[str]]:
-        """The values of the template's fields that are not empty, by canonical name, those of clusters too."""
+        """The non-empty values of the template's fields by canonical name, including the fields of clusters."""
         if self._values is None:
             found: dict[str, list[str]] = {}
             for name, value in zip(self.template.names, self.template.values, strict=True):
@@ -118,17 +119,17 @@ class Item:
 
 
 def index_entry(obi: Obi, rules: SetRules) -> IndexEntry:
-    """An item as the index is to have it."""
+    """The entry of an item for the index."""
     type_ = obi.newest.type if obi.newest is not None else ""
     runs = {note.run for note in obi.notes.values()}
-    # 63 bits of a hash, as SQLite's integers have a sign.
+    # 63 bits of a hash, because SQLite's integers are signed.
     mark = xxh3_64_intdigest(f"{obi.stamp} {list(obi.history)}".encode()) >> 1
     sets = rules.sets_of(obi.kind, obi.id, type_, runs)
     return IndexEntry(obi.kind, local_part(obi.kind, obi.id), obi.id, obi.stamp, mark, not obi.history.held, sets)
 
 
 def known_obis(catalogue: Catalogue, rows: Sequence[IndexRow]) -> dict[str, Obi]:
-    """The obis of those rows that the catalogue knows and that were ever held, by id."""
+    """The obis of these rows that are in the catalogue and were ever held, by id."""
     found: dict[str, Obi] = {}
     for kind in ITEM_KINDS:
         found.update(catalogue.obis(kind, [row.obi for row in rows if row.kind == kind]))
@@ -139,7 +140,7 @@ def known_obis(catalogue: Catalogue, rows: Sequence[IndexRow]) -> dict[str, Obi]
 
 
 class ItemReader:
-    """Items with their contents: the catalogue's documents, the store's bytes. Safe for threads."""
+    """Reads items with their contents, from the catalogue's documents and the store's bytes. Thread-safe."""
 
     def __init__(self, archive: Archive, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._layout, self._catalogue, self._clock = archive.layout, archive.catalogue, clock
@@ -149,9 +150,9 @@ class ItemReader:
     def items(
         self, rows: Sequence[IndexRow], identifier_of: Callable[[IndexRow], str]
     ) -> Iterator[tuple[IndexRow, Item | None]]:
-        """Each row with its item, in order, None if it is deleted; contents are read one by one, on demand.
+        """Yields each row with its item, in order; the item is None if deleted. Contents are read one by one.
 
-        Raises :class:`archec.errors.CatalogueGone` if the catalogue lacks what the index knows.
+        Raises :class:`archec.errors.CatalogueGone` if the catalogue lacks an item of the index.
         """
         known = known_obis(self._catalogue, [row for row in rows if not (row.deleted or row.left)])
         evidence = self._known_evidence()
@@ -170,7 +171,7 @@ class ItemReader:
                     )
 
     def _known_evidence(self) -> Evidence:
-        """What data sets say, as of the catalogue's position."""
+        """The evidence of the data sets, as of the catalogue's position."""
         position = self._catalogue.position()
         known = self._evidence
         if known is None or known[0] != position:
@@ -178,12 +179,12 @@ class ItemReader:
         return known[1]
 
     def titles(self, handles: Collection[str]) -> dict[str, str]:
-        """The titles of those archives and series that are known, by handle."""
+        """The titles of the known archives and series among ``handles``, by handle."""
         tobis = self._catalogue.obis("tobi", handles)
         return {id_: tobi.newest.title for id_, tobi in tobis.items() if tobi.newest is not None and tobi.newest.title}
 
     def publisher(self, series: str) -> str:
-        """The provider or publisher that a series' template names, "" if there is none; remembered for a while."""
+        """The provider or publisher in a series' template, "" if there is none; cached for a while."""
         now = self._clock()
         known = self._publishers.get(series)
         if known is not None and now < known[0]:
@@ -207,23 +208,23 @@ class ItemReader:
 
 
 def _read_item(reader: Reader, identifier: str, obi: Obi) -> Item:
-    """An item with its newest contents, or with what the catalogue knows of them."""
+    """Reads an item with its newest contents, or with a substitute if they cannot be read."""
     item = Item(identifier, obi)
     if obi.kind == "tobi":
         try:
             item.text = reader.read(obi.bytes_at(item.noted), obi.id).decode("utf-8", "surrogateescape")
         except (ArchecError, OSError):
-            # The audit of the store reports it; a harvester gets what is known all the same.
+            # The audit of the store reports it; a harvester receives what the catalogue knows.
             item.text, item.readable = _substitute(obi), False
     return item
 
 
 _TITLES = {"series": "Name", "archive": "Name", "person": "Name-Full", "institution": "Primary-Name"}
-"""The field that has the title, if it is not Title, by family of templates."""
+"""The field with the title, if it is not Title, by family of templates."""
 
 
 def _substitute(tobi: Obi) -> str:
-    """A template made of what the catalogue knows of its newest contents."""
+    """A template made from the catalogue's data about its newest contents."""
     type_, title = (tobi.newest.type, tobi.newest.title) if tobi.newest is not None else ("", "")
     fields = {
         "Template-Type": type_,

@@ -1,8 +1,8 @@
-"""The six verbs: from the arguments of a request to the whole answer. No HTTP, no threads, any clock.
+"""The six verbs: computes the response to the arguments of a request. No HTTP, no threads, any clock.
 
-A list comes in pages. It is closed by its first request: it ends at that second, and that end is carried in the token
-that continues it. By the promise of the index nothing can appear in it later; what changes meanwhile leaves it and
-comes with the next harvest. So no page shifts, and nothing is given twice.
+A list has pages. Its end is set to the second of its first request, and the resumption token carries that end. By the
+promise of the index nothing can be added to the list later; an item that changes meanwhile leaves it and is in the next
+harvest. So pages never shift, and no item is listed twice.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _REDIF_DOCUMENTATION = "http://openlib.org/acmes/root/docu/redif_1.html"
 _COMPRESSION = ("gzip", "deflate", "zstd")
 
 _iso = lru_cache(maxsize=4096)(iso)
-"""Records of a page share most of their times."""
+"""Cached, because records of a page share most of their times."""
 
 
 @dataclass(frozen=True, slots=True)
 class OaiAnswer:
-    """An answer with HTTP status 200; ``code`` is the protocol's error code, "" if there is none."""
+    """A response with HTTP status 200; ``code`` is the protocol's error code, "" if there is none."""
 
     body: bytes
     verb: str
@@ -49,10 +49,10 @@ class OaiAnswer:
 
 
 def answer(repository: Repository, arguments: Sequence[Argument], base_url: str, now: float) -> OaiAnswer:
-    """What the repository says, always valid against the protocol's schema.
+    """The response of the repository, which is always valid against the protocol's schema.
 
-    ``base_url`` is the address that was requested, used if the configuration names none. Raises an
-    :class:`archec.errors.ArchecError` only for a local error, such as an engine that is gone.
+    ``base_url`` is the requested address; it is used if the configuration sets none. Raises an
+    :class:`archec.errors.ArchecError` only for a local error, such as an engine that is unavailable.
     """
     base_url = repository.base_url or base_url
     request: OaiRequest | None = None
@@ -67,7 +67,7 @@ def answer(repository: Repository, arguments: Sequence[Argument], base_url: str,
         code = error.code
         body = f'<error code="{code}">{text(error.message)}</error>'
         if code in ("badVerb", "badArgument"):
-            echoed = {}  # section 3.2: then the request element has no attributes
+            echoed = {}  # section 3.2: the request element has no attributes in these cases
     head = _OPEN.format(style=f"{base_url.rpartition('/')[2]}/style.xsl")
     head += f"<responseDate>{iso(int(now))}</responseDate><request{attributes(echoed)}>{text(base_url)}</request>"
     return OaiAnswer(f"{head}{body}</OAI-PMH>\n".encode(), request.verb if request else "", code)
@@ -75,7 +75,7 @@ def answer(repository: Repository, arguments: Sequence[Argument], base_url: str,
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request to one repository, under a base URL, at a time (in seconds)."""
+    """One request to one repository, with its base URL and time (in seconds)."""
 
     repository: Repository
     request: OaiRequest
@@ -84,24 +84,24 @@ class _Call:
 
     @property
     def context(self) -> Context:
-        """What formats may ask."""
+        """The services for formats."""
         return Context(self._landing, self.repository.reader.publisher, lambda name: f"{self.base_url}/{name}")
 
     def _landing(self, name: str) -> str:
-        # What oai-identifier.xsd allows in an identifier but a query string reads otherwise.
+        # These characters are allowed by oai-identifier.xsd, but have a meaning in a query string.
         for character, escape in (("%", "%25"), ("&", "%26"), ("+", "%2B"), ("#", "%23"), (";", "%3B")):
             name = name.replace(character, escape)
         return f"{self.base_url}?verb=GetRecord&metadataPrefix=oai_dc&identifier={name}"
 
     def format(self, prefix: str) -> RecordFormat:
-        """A format. Raises :class:`OaiError` if there is none with this prefix."""
+        """The format with this prefix. Raises :class:`OaiError` if there is none."""
         form = self.repository.formats.get(prefix)
         if form is None:
             raise OaiError("cannotDisseminateFormat", f"there is no metadata format {prefix}")
         return form
 
     def row(self) -> IndexRow:
-        """The item that is requested. Raises :class:`OaiError` if there is none with this identifier."""
+        """The requested item. Raises :class:`OaiError` if there is none with this identifier."""
         local = local_of(self.repository.domain, self.request.identifier)
         row = self.repository.index.find(local) if local is not None else None
         if row is None or row.kind not in self.repository.kinds:
@@ -119,7 +119,7 @@ def _identify(call: _Call) -> str:
         first = repository.reader.earliest()
     earliest = iso(int(call.now) if first is None else min(first, int(call.now)))
     if repository.settings.earliestDatestamp:
-        earliest = min(earliest, repository.settings.earliestDatestamp)  # the operator's date must be a lower bound too
+        earliest = min(earliest, repository.settings.earliestDatestamp)  # the operator's date must be a lower bound
     return (
         f"{element('repositoryName', repository.name)}{element('baseURL', call.base_url)}"
         f"<protocolVersion>2.0</protocolVersion>{elements('adminEmail', repository.emails)}"
@@ -195,7 +195,7 @@ _VERBS: Mapping[str, Callable[[_Call], str]] = {
 
 
 def _records(call: _Call, rows: Sequence[IndexRow], form: RecordFormat, asked: str) -> list[str]:
-    """The records of rows, at least one, and no more once they get too large for a page."""
+    """The records of rows: at least one, and as many as fit the maximum size of a page."""
     repository, context = call.repository, call.context
     origin = repository.settings.provenance
     records: list[str] = []
@@ -217,7 +217,7 @@ def _records(call: _Call, rows: Sequence[IndexRow], form: RecordFormat, asked: s
 
 
 def _header(repository: Repository, row: IndexRow, asked: str) -> str:
-    """The header of an item. One that has left the set ``asked`` for is deleted there, and names that set alone."""
+    """The header of an item. In a set ``asked`` for that it has left it is deleted, and names only that set."""
     status = ' status="deleted"' if row.deleted or row.left else ""
     sets = served((asked,) if row.left else row.sets, repository.trees)
     specs = "".join([f"<setSpec>{path}</setSpec>" for path in sets])
@@ -228,7 +228,7 @@ def _header(repository: Repository, row: IndexRow, asked: str) -> str:
 
 
 def _provenance(item: Item, form: RecordFormat, origin: str) -> str:
-    """Where a template came from, when it was noted and last seen: it was published by its archive, not by us. Nothing
+    """The origin of a template, which was published by its archive, not by us: when it was noted and last seen. Empty
     for a file."""
     if item.obi.kind == "fobi":
         return ""
@@ -247,14 +247,14 @@ def _provenance(item: Item, form: RecordFormat, origin: str) -> str:
 
 
 class ListPage(NamedTuple):
-    """One page of a list of items: that which ``token`` asks for. ``more``: others follow."""
+    """The page of a list of items at ``token``. ``more``: others follow."""
 
     token: ResumptionToken
     rows: list[IndexRow]
     more: bool
 
     def next(self, given: int, expires: int) -> ResumptionToken | None:
-        """The token that continues behind the first ``given`` rows; None if the list ends there."""
+        """The token that continues after the first ``given`` rows; None at the end of the list."""
         if not self.more and given == len(self.rows):
             return None
         last = self.rows[given - 1].key
@@ -263,7 +263,7 @@ class ListPage(NamedTuple):
 
 
 class SetPage(NamedTuple):
-    """One page of the list of sets, the token that continues it, and how many sets were given before."""
+    """One page of the list of sets, the token for the next page, and the number of sets on previous pages."""
 
     sets: list[str]
     token: ResumptionToken | None
@@ -271,7 +271,7 @@ class SetPage(NamedTuple):
 
 
 def read_list(repository: Repository, request: OaiRequest, now: float) -> ListPage:
-    """The page that a ListRecords or ListIdentifiers request asks for. Raises :class:`OaiError`."""
+    """The page for a ListRecords or ListIdentifiers request. Raises :class:`OaiError`."""
     generation = repository.index.state().generation
     if request.token:
         token = _resumed(repository, request, now)
@@ -293,7 +293,7 @@ def read_list(repository: Repository, request: OaiRequest, now: float) -> ListPa
 
 
 def _begun(repository: Repository, request: OaiRequest, now: float, generation: str) -> ResumptionToken:
-    """What a token for the first page of a list would say."""
+    """The token for the first page of a list."""
     if request.prefix not in repository.formats:
         raise OaiError("cannotDisseminateFormat", f"there is no metadata format {request.prefix}")
     if request.set and not repository.trees:
@@ -330,13 +330,13 @@ def read_sets(repository: Repository, request: OaiRequest, now: float) -> SetPag
 
 
 def _sets_after(repository: Repository, after: str, limit: int) -> list[str]:
-    """At most ``limit`` sets that are served and greater than ``after``."""
+    """At most ``limit`` served sets greater than ``after``."""
     found: list[str] = []
     tree_of_after = after.partition(":")[0]
     for tree in sorted(repository.trees):
         if len(found) < limit and tree_of_after <= tree:
             name = ARCHIVE if tree == ALIAS else tree
-            # Without its last letter the name of a tree is less than all sets in it.
+            # The name of a tree without its last letter sorts before all sets in the tree.
             start = name + after[len(tree) :] if tree == tree_of_after else name[:-1]
             paths = repository.index.sets(start, limit - len(found) + 1)
             paths = [path for path in paths if path == name or path.startswith(f"{name}:")][: limit - len(found)]

@@ -1,8 +1,8 @@
-"""``redif``: the raw template and its whole history, or a file's; archec's own format (``redif.xsd``).
+"""``redif``: the raw template and its whole history, or the history of a file; archec's own format (``redif.xsd``).
 
-What Dublin Core cannot say: when each content was noted, changed and lost, its checksum and size, the files it
-pointed to, where in the data set it stood. A template with characters that XML cannot hold is given in base64, so
-that its md5 can always be checked.
+It contains what Dublin Core cannot express: when each content was noted, changed and lost, its checksum and size, the
+files it refers to, and its place in the data set. A template with characters that XML does not allow is base64-encoded,
+so that its md5 can always be checked.
 """
 
 from __future__ import annotations
@@ -65,5 +65,5 @@ def _entry(obi: Obi, incidence: Incidence) -> str:
 
 
 def _known(facts: Mapping[str, str]) -> str:
-    """Those attributes that have a value."""
+    """The attributes with a value."""
     return attributes({name: value for name, value in facts.items() if value})

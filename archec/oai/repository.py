@@ -1,4 +1,4 @@
-"""The repository: everything that answers need, put together from the configuration once."""
+"""The repository: everything that responses need, created once from the configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from archec.oai.token import ENVIRONMENT, Tokens, load_secret
 from archec.oai.xml import XSI, attribute, element, elements
 
 NOWHERE = "archec.invalid"
-"""The domain of identifiers if none is configured: it says by itself that it is not for use."""
+"""The domain of identifiers if none is configured; its name shows that it is not for use."""
 
 _NOBODY = f"nobody@{NOWHERE}"
 _OAI = "http://www.openarchives.org/OAI"
@@ -36,14 +36,14 @@ _REQUIRED_EPRINTS = ("metadataPolicy", "dataPolicy")
 
 _FORMATS: Mapping[str, type[RecordFormat]] = {"oai_dc": DublinCore, "redif": Redif, "amf": Amf}
 _ENTRY_POINTS = "archec.oai.formats"
-"""The group of entry points in which other packages name their formats."""
+"""The group of entry points in which other packages register their formats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """See the module.
+    """Everything that responses need.
 
-    ``base_url`` is "" if it is the address of each request. ``trees`` are the trees of sets that are served.
+    ``base_url`` is "" if the address of each request is used. ``trees`` are the trees of sets that are served.
     ``description`` has the description elements of Identify, as XML.
     """
 
@@ -61,17 +61,17 @@ class Repository:
     reader: ItemReader
 
     def expiry(self, now: float) -> int:
-        """The tist at which a token that is given now expires."""
+        """The expiry tist of a token issued now."""
         return int(now + self.settings.liveTime)
 
 
 def open_index(url: str, path: Path) -> Index:
-    """The index that belongs to the catalogue behind ``url``, created if missing.
+    """Opens the index of the catalogue at ``url``, and creates it if it is missing.
 
-    For an SQLite catalogue it is the file ``path``; for a MongoDB catalogue it is in its database.
+    For an SQLite catalogue it is the file ``path``; for a MongoDB catalogue it is in the same database.
     """
     if url.startswith(("mongodb:", "mongodb+srv:")):
-        from archec.oai.index_mongo import MongoIndex  # pymongo takes its time to be imported
+        from archec.oai.index_mongo import MongoIndex  # pymongo is slow to import
 
         return MongoIndex(url)
     return SQLiteIndex(path)
@@ -80,7 +80,7 @@ def open_index(url: str, path: Path) -> Index:
 def make_repository(
     config: Config, index: Index, reader: ItemReader, *, environ: Mapping[str, str] = os.environ
 ) -> Repository:
-    """The repository of a configuration. Raises :class:`ConfigError` for invalid settings."""
+    """Creates the repository of a configuration. Raises :class:`ConfigError` for invalid settings."""
     oai = config.oai
     base_url = oai.baseURL or (f"{config.server.url}/oai" if config.server.url else "")
     host = urlsplit(base_url).hostname or ""
@@ -106,7 +106,7 @@ def make_repository(
 
 
 def _mail_address(contact: str) -> str:
-    """The mail address in ``fetch.contact``, "" if it is something else."""
+    """The mail address in ``fetch.contact``, "" if it is not a mail address."""
     address = contact.removeprefix("mailto:").partition("?")[0]
     name, _, host = address.partition("@")
     return address if name and DOMAIN.fullmatch(host) and not any(c.isspace() for c in address) else ""
@@ -154,8 +154,8 @@ def _format_class(name: str) -> type[RecordFormat]:
 
 
 def _description(oai: OaiConfig, domain: str, base: Path) -> str:
-    """The description elements. Raises :class:`ConfigError` for a container of the operator's that is not
-    well-formed XML in its own namespace."""
+    """The description elements. Raises :class:`ConfigError` if a container of the operator's is not well-formed XML or
+    has no namespace."""
     containers = [_oai_identifier(domain)]
     if any(getattr(oai, name) for name in _EPRINTS):
         containers.append(_eprints({name: getattr(oai, name) for name in _EPRINTS}))
@@ -198,7 +198,7 @@ def _eprints(given: Mapping[str, str]) -> str:
 
 
 def _operators_container(value: str, base: Path) -> str:
-    """A container that the operator gives: XML, or the path of a file with it."""
+    """A container from the configuration: XML, or the path of a file with it."""
     try:
         data = value.encode() if value.lstrip().startswith("<") else (base / value).read_bytes()
         parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)

@@ -1,6 +1,6 @@
-"""From the arguments of an HTTP request to a checked OAI-PMH request, or to the protocol error that it deserves.
+"""Parses the arguments of an HTTP request to a valid OAI-PMH request, or raises the appropriate protocol error.
 
-Arguments arrive as the list of pairs in the request, so that repeated ones are noticed. Sources: OAI-PMH 2.0,
+Arguments are a list of pairs as in the request, so that repetitions can be detected. Sources: OAI-PMH 2.0,
 sections 3.1, 3.3, 3.5, 3.6 and 4.
 """
 
@@ -35,13 +35,13 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.!~*'()-]+")
 _SET_SPEC = re.compile(r"[A-Za-z0-9_.!~*'()-]+(:[A-Za-z0-9_.!~*'()-]+)*")
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:T([0-9]{2}):([0-9]{2}):([0-9]{2})Z)?")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+")
-"""The characters that RFC 3986 allows, wherever they stand."""
+"""Only checks that all characters are allowed in URIs by RFC 3986, not their positions."""
 
 
 class OaiError(Exception):
-    """A protocol error: an answer with HTTP status 200, not a failure of the server.
+    """A protocol error: a response with HTTP status 200, not a failure of the server.
 
-    Not an :class:`archec.errors.ArchecError`: it tells a harvester what is wrong with its request and never
+    Not an :class:`archec.errors.ArchecError`, because it tells a harvester what is wrong with its request and never
     reaches the operator.
     """
 
@@ -52,7 +52,7 @@ class OaiError(Exception):
 
 
 class OaiRequest(NamedTuple):
-    """A well-formed request. ``arguments`` are all of its arguments, to be echoed in the answer; ``start`` and
+    """A well-formed request. ``arguments`` are all of its arguments, for the response; ``start`` and
     ``end`` are the tists of from and until (0 and None if not given)."""
 
     verb: str
@@ -74,7 +74,7 @@ class OaiDate(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """The arguments of a verb. ``token``: it gives a list in pages, and takes a resumptionToken instead."""
+    """The arguments of a verb. ``token``: its response is a list in pages, and it accepts a resumptionToken."""
 
     required: frozenset[str] = frozenset()
     optional: frozenset[str] = frozenset()
@@ -96,9 +96,9 @@ LISTS = frozenset(verb for verb, rule in VERBS.items() if rule.token)
 
 
 def parse_arguments(query: bytes) -> list[Argument]:
-    """The arguments of a query string or a form, in order, with repetitions and empty values.
+    """The arguments of a query string or a form, in order, including repetitions and empty values.
 
-    Arguments beyond :data:`MAX_ARGUMENTS` are left as one, which makes the request invalid.
+    Everything after :data:`MAX_ARGUMENTS` arguments is kept as one more, which makes the request invalid.
     """
     arguments: list[Argument] = []
     for piece in query.split(b"&", MAX_ARGUMENTS):
@@ -116,7 +116,7 @@ def _decode(raw: bytes) -> str | None:
 
 
 def read_request(arguments: Sequence[Argument]) -> OaiRequest:
-    """The request that these arguments make. Raises :class:`OaiError`: badVerb, badArgument."""
+    """Converts arguments to a request. Raises :class:`OaiError`: badVerb, badArgument."""
     verb = _verb(arguments)
     given = _as_mapping(arguments)
     rule = VERBS[verb]
@@ -153,7 +153,7 @@ def _verb(arguments: Sequence[Argument]) -> str:
 
 
 def _as_mapping(arguments: Sequence[Argument]) -> dict[str, str]:
-    """The arguments by name; none may be repeated, or hold what an answer could not echo."""
+    """The arguments by name. Raises :class:`OaiError` for repeated ones, and for characters not allowed in XML."""
     if len(arguments) > MAX_ARGUMENTS:
         raise _bad(f"there are more than {MAX_ARGUMENTS} arguments")
     found: dict[str, str] = {}
@@ -169,7 +169,7 @@ def _as_mapping(arguments: Sequence[Argument]) -> dict[str, str]:
 
 
 def _value(given: Mapping[str, str], name: str, form: re.Pattern[str] | None = None) -> str:
-    """The value of an argument, "" if it was not given; given, it must not be empty and must match ``form``."""
+    """The value of an argument, "" if it is not given. A given value must not be empty, and must match ``form``."""
     if name not in given:
         return ""
     value = given[name]
@@ -194,9 +194,9 @@ def _dates(given: Mapping[str, str]) -> tuple[int, int | None]:
 
 
 def parse_date(text: str) -> OaiDate | None:
-    """The date behind ``YYYY-MM-DD`` or ``YYYY-MM-DDThh:mm:ssZ``; None for anything else.
+    """Parses ``YYYY-MM-DD`` or ``YYYY-MM-DDThh:mm:ssZ``; returns None for anything else.
 
-    No fractions, offsets or months alone, and no days that the calendar lacks (OAI-PMH 2.0, section 3.3).
+    Fractions, offsets, months alone and days that do not exist are not allowed (OAI-PMH 2.0, section 3.3).
     """
     match = _DATE.fullmatch(text)
     if match is None:

@@ -1,7 +1,7 @@
-"""OAI-PMH on the server: routes, limits, and the index that follows the catalogue meanwhile.
+"""OAI-PMH on the server: routes, limits, and the index, which is kept up to date with the catalogue.
 
-At most ``oai.max_lists`` list requests are served at once, each until its answer has been sent; the next gets 503
-with Retry-After. Identify, GetRecord and ListMetadataFormats have their own threads and are never refused.
+At most ``oai.max_lists`` list requests are served at the same time, each until its response has been sent; others
+receive 503 with Retry-After. Identify, GetRecord and ListMetadataFormats have their own threads and are never refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from archec.store.journal_reader import journal_of
 
 _log = logging.getLogger("archec.oai")
 _LIST_THREADS = 4
-"""More would only wait for each other."""
+"""More threads would only wait for each other."""
 _OTHER_THREADS = 4
 _XML = "text/xml; charset=utf-8"
 _FORM = "application/x-www-form-urlencoded"
@@ -49,17 +49,17 @@ _SAFE = {
 }
 _FILES = {"style.xsl": "text/xsl; charset=utf-8", "redif.xsd": "application/xml; charset=utf-8"}
 _FAULT_PAUSE = 10.0
-"""Seconds before the index tries again after a fault."""
+"""Seconds after a fault before the index is updated again."""
 _CHUNK_PAUSE = 0.02
-"""Seconds between two chunks of the index, so that requests get their turn."""
+"""Seconds between two chunks of the index, so that requests are not delayed."""
 
 
 @contextmanager
 def opened_oai(archive: Archive) -> Iterator[OaiCapability]:
-    """OAI-PMH over an archive, as its configuration says.
+    """The OAI-PMH capability of an archive, according to its configuration.
 
     Raises :class:`archec.errors.ConfigError` for invalid settings, :class:`archec.errors.CatalogueError` if the index
-    cannot be opened or is that of another archive.
+    cannot be opened or belongs to another archive.
     """
     config = archive.config
     with closing(open_index(config.database, config.path(config.oai.index))) as index:
@@ -85,9 +85,9 @@ def _remedy(base_url: str) -> str:
 
 
 class OaiCapability:
-    """See :class:`archec.server.app.Capability` and this module's docstring.
+    """:class:`archec.server.app.Capability` for OAI-PMH.
 
-    ``poll`` is the time in seconds between two looks at whether the catalogue has moved on.
+    ``poll`` is the interval in seconds at which changes of the catalogue are checked for.
     """
 
     name = page = "oai"
@@ -120,7 +120,7 @@ class OaiCapability:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The index follows the catalogue; a chunk that is being written is finished before the end."""
+        """Keeps the index up to date; on exit, completes a chunk that is being written."""
         self._list_threads, self._other_threads = CapacityLimiter(_LIST_THREADS), CapacityLimiter(_OTHER_THREADS)
         self._ready = await to_thread.run_sync(lambda: self._repository.index.state().ready)
         stop = asyncio.Event()
@@ -152,7 +152,7 @@ class OaiCapability:
                 self._fault = error.message
                 pause = max(pause, _FAULT_PAUSE)
             except Exception:  # noqa: BLE001 - it is logged and reported by /healthz
-                # A fault in our own code must not stop the index silently.
+                # A bug of our own must not stop the index silently.
                 _log.exception("the OAI index cannot follow the catalogue")
                 self._fault = "the index cannot follow the catalogue; see the log"
                 pause = max(pause, _FAULT_PAUSE)
@@ -160,7 +160,7 @@ class OaiCapability:
                 await asyncio.wait_for(stop.wait(), pause)
 
     def healthy(self) -> str:
-        """Whether the index follows, and whether it can be harvested yet."""
+        """The fault of the index, or that it cannot be harvested yet; empty if it can."""
         return self._fault or ("" if self._ready else "the index is being built")
 
     def metrics(self) -> Iterable[Metric]:
@@ -221,13 +221,13 @@ class OaiCapability:
         return PiecewiseResponse(body, type_=_XML, headers=headers)
 
     def _work(self, arguments: list[Argument], base_url: str, coding: str) -> tuple[OaiAnswer, bytes, str]:
-        """In a worker thread: the answer, and its encoded body."""
+        """In a worker thread: the response, and its encoded body."""
         made = answer(self._repository, arguments, base_url, self._clock())
         return made, *encode(made.body, coding)
 
 
 class _ListResponse(Response):
-    """A response that calls ``done`` when it has been sent, or its client is gone."""
+    """A response that calls ``done`` when it has been sent or its client has disconnected."""
 
     def __init__(self, response: Response, done: Callable[[], None]) -> None:
         self._response, self._done = response, done
@@ -241,7 +241,7 @@ class _ListResponse(Response):
 
 
 async def _body(request: Request, max_size: int, timeout: float) -> bytes | Response:
-    """The body of a request, or the refusal of one that is too large or too slow."""
+    """The body of a request, or the error response if it is too large or too slow."""
     parts: list[bytes] = []
     size = 0
     close = {"Connection": "close"}

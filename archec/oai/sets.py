@@ -1,11 +1,11 @@
-"""Sets: how their setSpecs are written, which sets an item is in, and what they are called. Pure functions.
+"""Sets: their setSpecs, the sets of an item, and their names. Pure functions.
 
-A setSpec is a path in one of six trees: ``archive:aaa:ssssss`` by handle, served as ``RePEc:aaa:ssssss`` too;
+A setSpec is a path in one of six trees: ``archive:aaa:ssssss`` by handle, also served as ``RePEc:aaa:ssssss``;
 ``type:paper`` by template type; ``dom:org:nber:www`` by a file's host, reversed; ``mim:application:pdf`` by media
-type; ``col:NAME``, the operator's collections. Its parts allow few characters: every other byte is written as ``!``
-and two upper-case hexadecimal digits, and so is ``!`` itself.
+type; ``col:NAME``, the operator's collections. Few characters are allowed in its parts: every other byte is written as
+``!`` and two upper-case hexadecimal digits, and so is ``!`` itself.
 
-A lost item stays in the sets it was in last, so that selective harvests learn of its loss.
+A lost item stays in its last sets, so that selective harvests learn of its loss.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from archec.config import Collection
 from archec.ids import archive_of, host_of, series_of
 
 ARCHIVE, ALIAS = "archive", "RePEc"
-"""One tree under two names: the index holds the first."""
+"""One tree under two names; the index uses the first."""
 
 _TREES: Mapping[str, tuple[str, frozenset[Kind]]] = {
     ARCHIVE: ("Templates by archive and series", frozenset(["tobi"])),
@@ -33,10 +33,10 @@ _TREES: Mapping[str, tuple[str, frozenset[Kind]]] = {
     "mim": ("Files by media type", frozenset(["fobi"])),
     "col": ("Collections", frozenset(["tobi", "fobi"])),
 }
-"""Every tree with its name and the kinds of items that it may have."""
+"""Every tree with its name and the kinds of items that it may contain."""
 
 _RULES_VERSION = "1"
-"""To be raised with every change in :meth:`SetRules.sets_of`: indexes then compute the sets of all items again."""
+"""Increase this with every change in :meth:`SetRules.sets_of`: indexes then compute the sets of all items again."""
 
 _ADDRESS = re.compile(r"[0-9.]+|\[.*\]")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.~*'()-]")
@@ -47,24 +47,24 @@ _ESCAPE = re.compile(r"!([0-9A-F]{2})")
 
 
 def set_part(text: str) -> str:
-    """One part of a setSpec from any text that is not empty."""
+    """One part of a setSpec from any non-empty text."""
     data = text.encode("utf-8", "surrogatepass")
     return _UNSAFE.sub(lambda match: b"!%02X" % match[0][0], data).decode("ascii")
 
 
 def set_part_text(part: str) -> str:
-    """The text behind one part of a setSpec."""
+    """The text of one part of a setSpec."""
     data = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), part).encode("latin-1", "replace")
     return data.decode("utf-8", "replace")
 
 
 def set_path(parts: Iterable[str]) -> str:
-    """A setSpec from the texts of its parts; empty parts are left out."""
+    """A setSpec from the texts of its parts; empty parts are skipped."""
     return ":".join([set_part(part) for part in parts if part])
 
 
 def ancestors(path: str) -> list[str]:
-    """A setSpec and all those above it: ``dom:org:nber`` gives ``dom``, ``dom:org``, ``dom:org:nber``."""
+    """A setSpec and its ancestors, topmost first: ``dom:org:nber`` gives ``dom``, ``dom:org``, ``dom:org:nber``."""
     found = [path]
     while ":" in path:
         path = path.rpartition(":")[0]
@@ -73,28 +73,28 @@ def ancestors(path: str) -> list[str]:
 
 
 def with_ancestors(paths: Iterable[str]) -> set[str]:
-    """These sets, all those above them, and the set of all items, ""."""
+    """These sets, all their ancestors, and the set of all items, ""."""
     return {"", *(above for path in paths for above in ancestors(path))}
 
 
 def trees_for(trees: Sequence[str], kinds: Iterable[Kind]) -> frozenset[str]:
-    """Those of ``trees`` that may have items of these kinds."""
+    """Those of ``trees`` that may contain items of these kinds."""
     return frozenset(tree for tree in trees if not _TREES[tree][1].isdisjoint(kinds))
 
 
 def stored(path: str) -> str:
-    """The setSpec under which the index has the set that a harvester calls ``path``."""
+    """The setSpec in the index for a setSpec in a request."""
     tree, colon, rest = path.partition(":")
     return f"{ARCHIVE}{colon}{rest}" if tree == ALIAS else path
 
 
 def aliased(path: str) -> str:
-    """The other name of a set of the tree :data:`ARCHIVE`."""
+    """The other name of a set in the tree :data:`ARCHIVE`."""
     return ALIAS + path[len(ARCHIVE) :]
 
 
 def served(paths: Sequence[str], trees: AbstractSet[str]) -> list[str]:
-    """The setSpecs of an item that are in ``trees``, under both names of the tree that has two."""
+    """The setSpecs of an item that are in ``trees``; a set with two names has both."""
     found: list[str] = []
     for path in paths:
         tree = path.partition(":")[0]
@@ -109,9 +109,9 @@ def served(paths: Sequence[str], trees: AbstractSet[str]) -> list[str]:
 
 
 class SetRules:
-    """What membership depends on: the trees that are served, and the operator's collections.
+    """The rules of membership: the trees that are served, and the operator's collections.
 
-    Another ``checksum`` means that items may be in other sets than before.
+    A different ``checksum`` means that items may be in other sets than before.
     """
 
     def __init__(self, trees: Sequence[str], collections: Sequence[Collection]) -> None:
@@ -121,9 +121,9 @@ class SetRules:
         self.checksum = xxh3_64_hexdigest(canonical(value))
 
     def sets_of(self, kind: Kind, obi: str, type_: str, runs: AbstractSet[int]) -> tuple[str, ...]:
-        """The setSpecs of an item, sorted, without those above them.
+        """The setSpecs of an item, sorted, without their ancestors.
 
-        ``type_`` is the template type or media type of its newest contents ("" if unknown), ``runs`` are the
+        ``type_`` is the template type or media type of its newest contents ("" if unknown); ``runs`` are the
         software tists of the runs that noted it.
         """
         found: list[str] = []
@@ -151,7 +151,7 @@ class SetRules:
 
 
 def reversed_host(host: str) -> list[str]:
-    """``www.nber.org:8080`` gives org, nber, www, :8080; an address stays whole."""
+    """``www.nber.org:8080`` gives org, nber, www, :8080; an IP address is one part."""
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdigit():
         name, port = host, ""
@@ -170,14 +170,14 @@ def _is_within(host: str, domain: str) -> bool:
 
 
 def set_handle(path: str) -> str:
-    """The handle of the archive or series whose templates a set has, "" for other sets."""
+    """The handle of the archive or series whose templates a set contains, "" for other sets."""
     tree, *rest = [set_part_text(part) for part in path.split(":")]
     return ":".join(("RePEc", *rest)) if rest and tree in (ARCHIVE, ALIAS) else ""
 
 
 def set_name(path: str, titles: Mapping[str, str], collections: Sequence[Collection]) -> str:
-    """What setName says: the title that an archive or series gives itself (by handle, in ``titles``), a
-    collection's title, or words for the path."""
+    """The setName of a set: the title of its archive or series (by handle, in ``titles``), the title of the collection,
+    or a description of the path."""
     title = titles.get(set_handle(path), "")
     if title:
         return title

@@ -1,8 +1,8 @@
 """Resumption tokens: stateless, signed, bound to their request, expiring.
 
-A token is all that is needed to continue a list: what was asked, where the list continues, and where it was closed
-when it was first asked for. So it survives restarts, works in any process that has the same secret, and gives the
-same page whenever it is used. No one can make or alter one without the secret.
+A token contains all that is needed to continue a list: the request, the position in the list, and the end of the list
+as of the first request. So it survives restarts, works in every process with the same secret, and always returns the
+same page. Tokens cannot be made or altered without the secret.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from archec.store.durable import storage_errors, write_once
 
 ENVIRONMENT = "ARCHEC_OAI_SECRET"
 _MIN_SECRET = 16
-"""Bytes."""
+"""Minimum length in bytes."""
 _TAG = 16
-"""Bytes of HMAC-SHA-256 that are kept."""
+"""Length in bytes to which the HMAC-SHA-256 is truncated."""
 _VERSION = 1
 _MAX_TEXT = 8192
-"""Longer tokens are refused unread."""
+"""Maximum length in characters; longer tokens are refused unread."""
 
 
 class ResumptionToken(NamedTuple):
-    """Where a list continues.
+    """A position in a list.
 
-    ``prefix``, ``set`` and the tists ``start`` and ``end`` are those of the first request, ``end`` after the list was
-    closed; the list continues behind ``key`` (for lists of items at ``stamp``); ``size`` is the length of the whole
-    list and ``cursor`` how many were given, ``expires`` the tist from which the token is invalid, ``generation`` the
-    index that it belongs to.
+    ``prefix``, ``set`` and the tists ``start`` and ``end`` are those of the first request, with ``end`` at most its
+    time. The list continues after ``key`` (for lists of items, at ``stamp``). ``size`` is the length of the whole list,
+    ``cursor`` the number of items listed so far, ``expires`` the tist from which the token is invalid, ``generation``
+    the index to which it belongs.
     """
 
     verb: str
@@ -64,7 +64,7 @@ class Tokens:
         return base64.urlsafe_b64encode(self._tag(body) + body).decode("ascii").rstrip("=")
 
     def read(self, text: str, now: float) -> ResumptionToken | None:
-        """The token behind a text; None if it is not one of ours, was altered, or has expired."""
+        """The token in a text; None if it is not one of ours, was altered, or has expired."""
         if len(text) > _MAX_TEXT or not text.isascii():
             return None
         try:

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""No characters of XML 1.0 (its production 2); lone surrogates are among them."""
+"""Characters that XML 1.0 does not allow (production 2), including lone surrogates."""
 
 
 def is_clean(value: str) -> bool:
-    """Whether XML 1.0 can hold every character of ``value``."""
+    """Whether XML 1.0 allows every character of ``value``."""
     return value.isprintable() or _ILLEGAL.search(value) is None
 
 
 def clean(value: str) -> str:
-    """``value`` without the characters that XML 1.0 cannot hold."""
+    """``value`` without the characters that XML 1.0 does not allow."""
     return value if value.isprintable() else _ILLEGAL.sub("", value)
 
 

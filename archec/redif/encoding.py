@@ -1,8 +1,8 @@
-"""What the bytes of a file are, and its text as UTF-8 with LF line ends: pure functions.
+"""Detects the type of a file, and decodes it to UTF-8 text with LF line ends: pure functions.
 
-A file is decoded by its byte-order mark; without one as UTF-8 if it is valid; else line by line as UTF-8 or cp1252.
-A file is valid UTF-8 exactly if each of its lines is, so lines can be judged one by one, and parts of a file one
-after the other. Decoding loses nothing where the file is what its mark says.
+A file with a byte-order mark is decoded by it, a file of valid UTF-8 as UTF-8, and any other line by line as UTF-8 or
+cp1252. A file is valid UTF-8 exactly if each of its lines is, so lines can be judged one by one, and the parts of a
+file separately. Decoding is lossless if the file has the encoding that its mark states.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def looks_html(head: bytes) -> bool:
 def with_lf(data: bytes) -> bytes:
     """``data`` with LF as its only line end, in place of any mix of CR, LF, CR LF and CR CR LF. Idempotent.
 
-    CRs before an LF are one line end with it: CR CR LF comes from writing CR LF in text mode a second time. Every
+    CRs before an LF belong to the same line end: CR CR LF comes from writing CR LF in text mode a second time. Every
     other CR is a line end of its own.
     """
     if b"\r" not in data:
@@ -74,7 +74,7 @@ def with_lf(data: bytes) -> bytes:
 
 
 def count_lines(data: bytes) -> int:
-    """The number of line ends in ``data``, of whatever kind."""
+    """The number of line ends of any kind in ``data``."""
     return with_lf(data).count(b"\n")
 
 
@@ -84,7 +84,7 @@ def _line_ends(match: re.Match[bytes]) -> bytes:
 
 
 def decode(data: bytes, encoding: str = "") -> Decoded:
-    """The text of ``data``; ``encoding`` is that of a blob: not empty if ``data`` has been turned into UTF-8 already.
+    """Decodes ``data``. ``encoding`` is that of the blob; it is not empty if ``data`` was already converted to UTF-8.
 
     Byte-order marks before later templates are removed too: they come from concatenated files.
     """
@@ -105,7 +105,7 @@ def decode(data: bytes, encoding: str = "") -> Decoded:
 
 
 def _bare(data: bytes, encoding: str) -> tuple[bytes, str]:
-    """``data`` without its mark and, unless it is UTF-16, with LF line ends; and the encoding that the mark names."""
+    """``data`` without its byte-order mark and, unless it is UTF-16, with LF line ends; and the encoding."""
     if encoding:
         return with_lf(data), encoding
     if data[:2] == b"\xff\xfe":
@@ -131,12 +131,12 @@ def _utf16(data: bytes, encoding: str) -> Decoded:
 
 
 def _shifted(utf8: bytes) -> str:
-    """Trouble of UTF-16 that slipped by a byte: LF and CR are then U+0A00 and U+0D00, which no text has."""
+    """The problem of UTF-16 that is shifted by a byte: LF and CR become U+0A00 and U+0D00, which no text contains."""
     return "utf-16-damaged" if b"\xe0\xa8\x80" in utf8 or b"\xe0\xb4\x80" in utf8 else ""
 
 
 def _by_line(data: bytes) -> Decoded:
-    """Decodes each line that is not UTF-8 as cp1252. Only lines with bytes above 127 are looked at."""
+    """Decodes each line that is not UTF-8 as cp1252. Only examines lines with bytes above 127."""
     if codecs.utf_8_decode(data, "ignore", True)[0].isascii():  # nothing above 127 is UTF-8
         return Decoded(_from_cp1252(data), "cp1252")
     pieces: list[bytes] = []

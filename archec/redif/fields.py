@@ -1,12 +1,12 @@
-"""From the text of a template to its fields, and from its fields to clusters.
+"""Converts the text of a template to fields, and the fields to clusters.
 
 A line ``word: ...`` begins a field only if the template's type knows the word, by name or by the prefix of a cluster;
 otherwise it continues the value above it (``Purpose:``, ``https://`` inside an abstract).
 
 A cluster is a group of fields (an author and her workplaces, a file and its format). It begins at its key field
-(``*-Name``, ``*-URL``), and the fields with its prefix that follow belong to it until the key comes again. Fields that
-stand apart from their cluster still count as part of it, and a field before any key opens a cluster without one: the
-specification (ReDIF version 1, section 3) would drop the template, and archec does not drop what it can read.
+(``*-Name``, ``*-URL``), and includes the fields with its prefix that follow, until the next key. Fields that are
+separated from their cluster still belong to it, and a field before any key opens a cluster without one: the
+specification (ReDIF version 1, section 3) would drop the template, but archec does not drop what it can read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONFLICT = ("<<<<<<<", ">>>>>>>", "=======", "||||||| ")
 _new = tuple.__new__  # what the constructor of a NamedTuple calls; half the time in the hottest loops
 
 Row = tuple[str, str]
-"""Canonical name and value of a field: the cheapest form, which templates and clusters hold."""
+"""Canonical name and value of a field: the cheapest form, used in templates and clusters."""
 
 
 class Field(NamedTuple):
@@ -35,7 +35,7 @@ class Field(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The fields of a template by columns: meaning, everything after the colon, value."""
+    """The fields of a template by columns: the spec, everything after the colon, and the value."""
 
     specs: list[Spec]
     raws: list[str]
@@ -43,7 +43,7 @@ class Columns(NamedTuple):
 
 
 class RawRefipo(NamedTuple):
-    """A refipo as in a template, ``""`` for fields that it lacks.
+    """A refipo as in a template, with ``""`` for missing fields.
 
     ``url_raw`` has no white space and no user information, and is not normalised.
     """
@@ -58,7 +58,7 @@ class RawRefipo(NamedTuple):
 class Cluster(NamedTuple):
     """A person, an organisation or a file inside a template.
 
-    ``prefix`` is what the names of its fields begin with (``Author``, ``Author-Workplace``, ``File``). ``rows`` are
+    ``prefix`` is the common prefix of its field names (``Author``, ``Author-Workplace``, ``File``). ``rows`` are
     its own fields, as pairs of the whole canonical name and the value; ``clusters`` are the clusters inside it.
     """
 
@@ -97,7 +97,7 @@ def cut(text: str) -> tuple[str, list[str], list[str]]:
 def specified(family: Family, names: list[str], raws: list[str], plain: bool) -> Columns:
     """The fields of a template from the names and pieces that :func:`cut` returns.
 
-    A piece whose name the template's type does not know continues the field above it. ``plain`` promises that no line
+    A piece whose name is unknown to the template's type continues the previous field. ``plain`` promises that no line
     is a comment, a conflict marker or a Ctrl-Z.
     """
     # A full parse spends most of its time here: the usual template goes through map() column by column.
@@ -117,7 +117,7 @@ def specified(family: Family, names: list[str], raws: list[str], plain: bool) ->
 
 
 def joined(raw: str) -> str:
-    """The value of the text after a colon: its lines joined by blanks, without comments, blank lines and the markers
+    """The value in the text after a colon: its lines joined by blanks, without comments, blank lines and the markers
     of a merge conflict."""
     if "\n" not in raw:
         return raw.strip()
@@ -161,12 +161,12 @@ def grouped(specs: Sequence[Spec], values: Sequence[str]) -> tuple[tuple[Cluster
 
 
 def _unless_url(spec: Spec | None, value: str) -> Spec | None:
-    """``spec``, or None for ``https://`` at the beginning of a line, which an unknown type would take for a field."""
+    """``spec``, or None for ``https://`` at the beginning of a line, which would be a field in an unknown type."""
     return None if spec is not None and spec.role == "plain" and value[:2] == "//" and spec.name != "Handle" else spec
 
 
 def _merged(specs: list[Spec | None], names: list[str], raws: list[str]) -> tuple[list[Spec | None], list[str]]:
-    """The columns without names of unknown meaning, whose pieces go back into the values above them."""
+    """The columns without unknown names; their pieces are appended to the values before them."""
     known: list[Spec | None] = []
     parts: list[list[str]] = []
     for spec, name, raw in zip(specs, names, raws, strict=True):
@@ -179,5 +179,5 @@ def _merged(specs: list[Spec | None], names: list[str], raws: list[str]) -> tupl
 
 
 def _joined_plain(raw: str) -> str:
-    """The same as :func:`joined` for a text in which only blank lines are left out."""
+    """Like :func:`joined`, for a text in which only blank lines must be removed."""
     return " ".join(filter(None, map(str.strip, raw.split("\n"))))

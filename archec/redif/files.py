@@ -1,6 +1,6 @@
-"""What a source yields: blobs, directories, files that do not count and files that could not be read.
+"""The items that a source yields: blobs, directories, files that do not count and files that could not be read.
 
-Which files count is decided here, by their names; large files are cut into parts.
+The names of files decide which of them count; large files are cut into parts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PART = 4 * 1024 * 1024
 """Maximum size of a blob, and of a single template, in bytes."""
 
 HEAD = 64 * 1024
-"""Number of bytes that are kept of a large file without templates."""
+"""Number of bytes kept of a large file without templates."""
 
 _START = b"template-type"
 _COLON = re.compile(rb"[ \t]*:")
@@ -31,10 +31,10 @@ class Blob(NamedTuple):
     """A file, or a part of one that is larger than PART.
 
     ``path`` is relative, without a leading ``./``. ``part`` counts from 0, and ``last`` is true for the file's last
-    part; every part but the first begins with a template. ``first_line`` is the line of the file with which ``data``
-    begins. ``member`` counts the members of the source: if a tarball has a path twice, the greater one is the file.
-    ``encoding`` is ``""`` if ``data`` is as in the file, else the encoding from which ``data`` was turned
-    into UTF-8. Of a large file without a template in its first PART bytes ``data`` is only the beginning.
+    part; every part but the first begins with a template. ``first_line`` is the line number in the file at which
+    ``data`` begins. ``member`` numbers the members of the source: if a tarball has a path twice, the greater number
+    counts. ``encoding`` is ``""`` if ``data`` is as in the file, else the encoding from which ``data`` was converted to
+    UTF-8. If the first PART bytes of a large file have no template, ``data`` is only its beginning.
     """
 
     path: str
@@ -53,9 +53,9 @@ class Directory(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """A file or directory (``path`` ends in ``/``) that is there but could not be read, and why.
+    """A file or directory (``path`` ends in ``/``) that exists but could not be read, and the reason.
 
-    It is no evidence of absence. Parts of it may have been yielded before; they have the same ``member``. ``path``
+    It is no evidence of absence. Parts of it may have been yielded before, with the same ``member``. ``path``
     may contain surrogate escapes and ``..``: look it up with ``place``, never open it.
     """
 
@@ -76,7 +76,7 @@ class Other(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A file that is as it was when it was read before; it is not read again."""
+    """A file that has not changed since it was read before; it is not read again."""
 
     path: str
     member: int
@@ -88,11 +88,11 @@ Item = Blob | Directory | Unread | Other | Known
 class Source(ABC):
     """A data set that is read once, from its first file to its last; also a context manager.
 
-    ``newest`` is the newest modification time so far that is not in the future, a tist, 0 if there is none; ``files``
-    and ``bytes_read`` are the number and the total size of the files read so far, without those that are ``Unread``
-    from the start; ``size`` is that of the tarball on disk, 0 for a directory, whose size is not known. ``whole``:
-    everything has been read to a clean end; else ``damage`` says why it ended early. ``warnings`` are what is odd about
-    the data set as a whole, and no damage; they are complete once everything has been read.
+    ``newest`` is the newest modification time so far that is not in the future, as a tist, or 0 if there is none.
+    ``files`` and ``bytes_read`` are the number and the total size of the files read so far, without those that are
+    ``Unread`` from the start. ``size`` is that of the tarball on disk, or 0 for a directory, whose size is unknown.
+    ``whole``: everything was read to a clean end; otherwise ``damage`` says why it ended early. ``warnings`` are
+    oddities of the data set as a whole that are not damage; they are complete once everything was read.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Source(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the iteration, and closes what is open. May be called again."""
+        """Ends the iteration, and closes open files. May be called repeatedly."""
 
     def __enter__(self) -> Source:
         return self
@@ -126,9 +126,9 @@ def is_template_name(path: str) -> bool:
 
 
 def template_names(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """The rule by which the files of a data set count: :func:`is_template_name`, or one of ``patterns``.
+    """The rule for the files of a data set that count: those named as templates, and those that match ``patterns``.
 
-    These are shell patterns in any case: for the file name, or for the whole path if they contain a slash.
+    Patterns are shell patterns in any case: for the file name, or for the whole path if they contain a slash.
     """
     if not patterns:
         return is_template_name
@@ -137,9 +137,9 @@ def template_names(patterns: Sequence[str]) -> Callable[[str], bool]:
 
 
 def in_parts(path: str, member: int, chunks: Iterator[bytes]) -> Iterator[Blob | Unread]:
-    """A file of more than PART bytes as blobs that each begin with a template, UTF-16 turned into UTF-8.
+    """Splits a file of more than PART bytes into blobs that each begin with a template; converts UTF-16 to UTF-8.
 
-    Memory is bounded for any size of the file. A template of more than PART bytes is left out, and the file reported
+    Memory is bounded for files of any size. A template of more than PART bytes is skipped, and the file reported
     as unread. If the first PART bytes contain no template, only the beginning is yielded, and ``chunks`` is not read
     further. Exceptions of ``chunks`` are passed on.
     """
@@ -181,7 +181,7 @@ def _prepend(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Utf16:
-    """Turns chunks of UTF-16 into UTF-8. Invalid input becomes U+FFFD and sets ``damaged``."""
+    """Converts chunks of UTF-16 to UTF-8. Invalid input becomes U+FFFD and sets ``damaged``."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -206,7 +206,7 @@ class _Utf16:
 
 
 def _last_start(buffer: bytearray) -> int | None:
-    """Where the last template starts, unless that is the beginning of the buffer."""
+    """The offset of the last template, unless that is the beginning of the buffer."""
     lower = bytes(buffer).lower()
     at = len(lower)
     while (at := lower.rfind(_START, 1, at)) > 0:
@@ -217,7 +217,7 @@ def _last_start(buffer: bytearray) -> int | None:
 
 
 def _first_start(buffer: bytearray, after: int = 1) -> int | None:
-    """Where the first template starts, at ``after`` or later."""
+    """The offset of the first template at ``after`` or later."""
     lower = bytes(buffer).lower()
     at = after - 1
     while (at := lower.find(_START, at + 1)) >= 0:
@@ -228,7 +228,7 @@ def _first_start(buffer: bytearray, after: int = 1) -> int | None:
 
 
 def _line_start(lower: bytes, at: int) -> int | None:
-    """Where the template starts that begins at ``at``, with its byte-order mark; None if none begins there."""
+    """The offset of the template that begins at ``at``, including its byte-order mark; None if none begins there."""
     if _COLON.match(lower, at + len(_START)) is None:
         return None
     if lower.startswith(BOM_UTF8, max(0, at - 3)) and at >= 3:
@@ -237,7 +237,7 @@ def _line_start(lower: bytes, at: int) -> int | None:
 
 
 def begins_line(data: bytes, at: int) -> bool:
-    """Whether a line begins at ``at``, or does so after form feeds."""
+    """Whether a line begins at ``at``, or at form feeds directly before it."""
     while at and data[at - 1] == 12:
         at -= 1
     return at == 0 or data[at - 1] in b"\r\n"

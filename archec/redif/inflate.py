@@ -1,8 +1,8 @@
-"""The bytes of a tarball, decompressed chunk by chunk; its magic number tells the format.
+"""Decompresses a tarball chunk by chunk; its magic number determines the format.
 
 Chunks have at most about 1 MiB, whatever the compression ratio, and the windows of the decompressors are limited: a
-decompression bomb costs time but no memory. Every check that a format carries is made, up to the last byte of the
-file: only NULs may follow the compressed data. All that comes before the damage is yielded. For gzip ISA-L (package
+decompression bomb costs time but no memory. All checks of a format are made, up to the last byte of the
+file: only NULs may follow the compressed data. Everything before the damage is yielded. For gzip, ISA-L (package
 ``isal``) is used if installed: it takes 40 % of zlib's time.
 """
 
@@ -26,7 +26,7 @@ _PIECE = 4096
 _XZ_MEMORY = 512 * 1024 * 1024
 _ZSTD_WINDOW = 128 * 1024 * 1024
 _FAILURES = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError)
-"""What decompressors raise for damaged data."""
+"""Exceptions of decompressors for damaged data."""
 _GZIP, _ZSTD, _XZ, _BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh"
 
 
@@ -35,9 +35,9 @@ class Damaged(Exception):
 
 
 class Raw:
-    """The file on disk, which counts what has been read of it.
+    """The file on disk; counts the bytes read.
 
-    ``unchecked`` is set to what lacks a checksum where the format could have one.
+    ``unchecked`` names a stream that has no checksum although its format allows one.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -46,7 +46,7 @@ class Raw:
         self.unchecked = ""
 
     def read(self, size: int = _READ) -> bytes:
-        """Up to ``size`` bytes, none at the end. Raises Damaged if the file cannot be read."""
+        """Up to ``size`` bytes; empty at the end. Raises Damaged if the file cannot be read."""
         try:
             data = self._file.read(size)
         except OSError as error:
@@ -55,7 +55,7 @@ class Raw:
         return data
 
     def pieces(self, begin: int, fine: int) -> Iterator[bytes]:
-        """The file from the byte ``begin`` on in small pieces, from the byte ``fine`` on byte by byte."""
+        """The file from the byte ``begin`` on in small pieces, and from the byte ``fine`` on byte by byte."""
         self.seek(begin)
         return iter(lambda: self.read(min(_PIECE, fine - self.position) if self.position < fine else 1), b"")
 
@@ -65,12 +65,12 @@ class Raw:
         self.position = position
 
     def damaged(self, stream: str, how: object) -> Damaged:
-        """The error for a compressed stream in which a fault was found in what has been read so far."""
+        """The error for a fault in a compressed stream, at or before the current position."""
         return Damaged(f"the {stream} stream is damaged at or before byte {self.position:,} of the file: {how}")
 
 
 def chunks(raw: Raw) -> Iterator[bytes]:
-    """The decompressed bytes of ``raw`` in chunks that are not empty. Raises Damaged, at the latest at the end."""
+    """The decompressed bytes of ``raw`` in non-empty chunks. Raises Damaged, at the latest at the end."""
     magic = raw.read(10)
     raw.seek(0)
     for begin, decompress in _FORMATS:
@@ -80,7 +80,7 @@ def chunks(raw: Raw) -> Iterator[bytes]:
 
 
 class _Inflater(Protocol):
-    """What the decompressors of lzma and bz2 have in common."""
+    """The common interface of the decompressors of lzma and bz2."""
 
     @property
     def eof(self) -> bool: ...
@@ -97,7 +97,7 @@ def _gunzip(raw: Raw) -> Iterator[bytes]:
     data = raw.read()
     while data:
         begin, done = raw.position - len(data), 0
-        if len(data) > 3 and data[3] & 0xE0:  # isal does not mind them
+        if len(data) > 3 and data[3] & 0xE0:  # isal does not check them
             raise raw.damaged("gzip", "reserved flags are set")
         stream = inflater.decompressobj(31)
         wants_more = False
@@ -149,9 +149,10 @@ def _streams(new: Callable[[], _Inflater], name: str, magic: bytes) -> Callable[
 
 
 def _before_damage(again: Iterator[bytes], done: int) -> Iterator[bytes]:
-    """What a stream has after its first ``done`` bytes, up to the damage; ``again`` decompresses it in small pieces.
+    """The contents of a stream after its first ``done`` bytes, up to the damage; ``again`` decompresses it in small
+    pieces.
 
-    A decompressor that fails keeps to itself what it has found in the piece before the fault.
+    A decompressor that fails discards what it decompressed from the same piece before the fault.
     """
     with suppress(*_FAILURES):
         for piece in again:
@@ -161,7 +162,7 @@ def _before_damage(again: Iterator[bytes], done: int) -> Iterator[bytes]:
 
 
 def _next_stream(raw: Raw, rest: bytes, name: str, magic: bytes) -> bytes:
-    """The beginning of another stream after a finished one, ``b""`` at the end of the file; NULs are padding."""
+    """The beginning of the next stream after a finished one, ``b""`` at the end of the file; NULs are padding."""
     rest = rest.lstrip(b"\0")
     while len(rest) < max(len(magic), 4):
         more = raw.read()
@@ -188,17 +189,17 @@ def _unzstd(raw: Raw) -> Iterator[bytes]:
 
 
 def _zstd_chunks(frames: _Frames, fine: int | None = None) -> Iterator[bytes]:
-    """What the frames have, from the byte ``fine`` of it on byte by byte."""
+    """The contents of the frames, from the byte ``fine`` on byte by byte."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     with decompressor.stream_reader(cast("BinaryIO", frames), read_across_frames=True, closefd=False) as reader:
         yield from iter(lambda: reader.read(1 if fine is not None and reader.tell() >= fine else CHUNK), b"")
 
 
 class _Frames:
-    """What a zstd decompressor reads from.
+    """The input file of a zstd decompressor.
 
-    It follows the structure of the frames (RFC 8878, section 3.1): the decompressor takes a frame that is cut off for
-    one that ended, and does not say whether frames have checksums.
+    It parses the structure of the frames (RFC 8878, section 3.1), because the decompressor accepts a truncated frame
+    and does not say whether frames have checksums.
     """
 
     def __init__(self, raw: Raw) -> None:
@@ -210,11 +211,11 @@ class _Frames:
 
     @property
     def ended(self) -> bool:
-        """Whether what has been read ends with a frame."""
+        """Whether the data read so far ends with a complete frame."""
         return self._between and not self._skip and not self._have
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes of the frames, at the end none; ``size`` is not regarded."""
+        """The next bytes of the frames, empty at the end; ``size`` is ignored."""
         data = self._raw.read()
         at = 0
         while at < len(data):
@@ -225,7 +226,7 @@ class _Frames:
             self._skip -= step
             at += step
             if step:
-                continue  # what comes next may be padding
+                continue  # the next byte may be padding
             part = data[at : at + self._want - len(self._have)]
             self._have += part
             at += len(part)
@@ -241,7 +242,7 @@ class _Frames:
             data = self._raw.read()
 
     def _walk(self) -> Generator[tuple[int, int], bytes, None]:
-        """Yields how many bytes to skip, and how many to send after them."""
+        """Yields the number of bytes to skip, and the number of bytes to send after that."""
         skip = 0
         while True:
             self._between = True

@@ -1,6 +1,6 @@
-"""Every problem of ReDIF files with its line, for the maintainer of the archive.
+"""Finds every problem of ReDIF files with its line, for the maintainer of the archive.
 
-What values must look like comes from ReDIF version 1, and from what RePEc's services accept.
+The rules for values come from ReDIF version 1, and from what RePEc's services accept.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _WORD = re.compile(r"^([A-Za-z][A-Za-z0-9#-]{2,40})[ \t]*:(?!//)", re.M)
 _LIKE_A_FIELD = re.compile(r"[A-Z][A-Za-z0-9]*(?:-[A-Za-z0-9#]+)+|DOI|URL")
 _INDENTED = re.compile(r"^[^\S\n]+template-type[ \t]*:", re.M | re.I)
 _HANDLE = ("Handle",)
-"""A template without one is ``no-handle``."""
+"""A template without a handle has the problem ``no-handle`` instead."""
 _PARTS = {"ReDIF-Archive": 2, "ReDIF-Series": 3}
 _CLOSE = 0.8
-"""How similar two names must be (difflib's ratio) for one to be a misspelling of the other."""
+"""Minimum similarity of two names (difflib's ratio) for one to be a misspelling of the other."""
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?")
 _EMAIL = re.compile(r"[^\s@<>,;\"]+@[A-Za-z0-9](?:[A-Za-z0-9-]*\.)+[A-Za-z]{2,}")
 _JEL = re.compile(r"[A-Z](?:[0-9]{1,2})?", re.I)
@@ -65,16 +65,16 @@ SINGLE: Mapping[Family, frozenset[str]] = {
 
 
 MOST_HANDLES = 500_000
-"""Handles that are remembered from file to file: some 150 MB."""
+"""Maximum number of handles remembered from file to file: some 150 MB."""
 
 
 class Lint:
-    """The problems of several files, which are looked at one after the other.
+    """The problems of several files, which are read one after the other.
 
-    Files of more than ``max_file`` bytes are not read. ``counts`` says which names are those of template files; every
-    file is read all the same. Handles that stand more than once are found over all files, and so are ids that differ
-    in their Unicode composition only. ``forgot``: there were more than :data:`MOST_HANDLES` of them, so that those of
-    later files were not compared with all before.
+    Files of more than ``max_file`` bytes are not read. ``counts`` decides which names are those of template files, but
+    every file is read. Repeated handles, and ids that differ only in their Unicode composition, are found across all
+    files. ``forgot``: there were more than :data:`MOST_HANDLES` handles, so those of later files were not compared with
+    all previous ones.
     """
 
     def __init__(self, *, max_file: int, counts: Callable[[str], bool] = is_template_name) -> None:
@@ -85,7 +85,7 @@ class Lint:
         self.forgot = False
 
     def stream(self, stream: BinaryIO, name: str) -> Iterator[Template | Problem]:
-        """The same as :meth:`file` for a pipe; ``name`` is the path in problems."""
+        """Like :meth:`file`, for a pipe; ``name`` is the path in problems."""
         self._make_room()
         data = stream.read(self._max_file + 1)
         if len(data) > self._max_file:
@@ -116,7 +116,7 @@ class Lint:
         yield from self._unicode_form(str(path), str(path), 0, "path")
 
     def _make_room(self) -> None:
-        """Forgets handles where there are too many for memory."""
+        """Forgets all handles if there are too many for memory."""
         if len(self._seen) > MOST_HANDLES:
             self._seen.clear()
             self.forgot = True
@@ -154,7 +154,7 @@ class Lint:
                 yield Problem(shown(blob.path), 1, "text-before-template", message)
 
     def _unicode_form(self, name: str, path: str, line: int, what: str) -> Iterator[Problem]:
-        """Reports a handle or path that looks like another one and is not."""
+        """Reports a handle or path that looks like another one but differs."""
         if name.isascii():
             return
         other = self._composed.setdefault(unicodedata.normalize("NFC", name), name)
@@ -164,7 +164,7 @@ class Lint:
 
 
 class _Seen(NamedTuple):
-    """Where a template is, and how well it is entitled to its handle."""
+    """The place of a template, and its rank for its handle."""
 
     path: str
     line: int
@@ -172,8 +172,8 @@ class _Seen(NamedTuple):
 
 
 def _duplicate(handle: str, first: _Seen, second: _Seen) -> tuple[_Seen, Problem]:
-    """The template that counts of two with one handle, and the problem of the other; ``first`` counts where that cannot
-    be known, because a path does not tell where in RePEc its file is."""
+    """The winner of two templates with one handle, and the problem of the other. ``first`` wins if that cannot be
+    known, because a path does not show where in RePEc its file is."""
     same_file = first.path == second.path
     known = same_file or (is_below_root(first.path) and is_below_root(second.path))
     wins, loses = first, second
@@ -265,7 +265,7 @@ def _field_problems(template: Template, where: str) -> Iterator[Problem]:
 
 
 def _swallowed(template: Template, name: str, raw: str, first: int, where: str) -> Iterator[Problem]:
-    """What the value of a field has taken in that was meant to be something else."""
+    """Reports lines in the value of a field that were meant to be fields or templates."""
     for match in _WORD.finditer(raw, raw.index("\n") + 1):
         hint = _did_you_mean(template.family, match[1])
         if hint or _LIKE_A_FIELD.fullmatch(match[1]):
@@ -276,7 +276,7 @@ def _swallowed(template: Template, name: str, raw: str, first: int, where: str) 
 
 
 def _indented(text: str, where: str, first: int) -> Iterator[Problem]:
-    """Template-Type lines that begin with white space, which makes the whole template a part of what is before it."""
+    """Reports Template-Type lines that begin with white space: the template becomes part of what precedes it."""
     for match in _INDENTED.finditer(text):
         message = "Template-Type must begin its line: this template is taken as part of what comes before it"
         line = first + text.count("\n", 0, match.start())
@@ -290,7 +290,7 @@ def _did_you_mean(family: Family, name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _likely(family: Family, name: str) -> str:
-    """The field that a name may be a misspelling of, ``""`` if there is none. Hyphens and case make no difference."""
+    """The field of which a name may be a misspelling, ``""`` if there is none. Hyphens and case are ignored."""
     if family == "other":
         return ""
     specs = [spec for spec in usual_specs(family).values() if spec.listed]
@@ -302,7 +302,7 @@ def _likely(family: Family, name: str) -> str:
 
 
 def trouble_of(family: Family, name: str, value: str) -> str:
-    """What is wrong with the value of a field (canonical name), ``""`` if nothing is, or it is empty."""
+    """What is wrong with the value of a field (canonical name), ``""`` if nothing is or the value is empty."""
     leaf = name.rpartition("-")[2]
     if not value:
         return ""
@@ -325,7 +325,7 @@ def trouble_of(family: Family, name: str, value: str) -> str:
 
 
 def version_trouble(version: str) -> str:
-    """What is wrong with the version in a ``Template-Type`` of a known type."""
+    """What is wrong with the version in a ``Template-Type`` of a known type; empty if nothing is."""
     if version == _VERSION:
         return ""
     return f"has the version {version}, not {_VERSION}" if version else f"has no version: write {_VERSION} behind it"

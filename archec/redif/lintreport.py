@@ -1,4 +1,4 @@
-"""The lint's summary by archive, and the report of it that can be sent to maintainers: HTML or Markdown."""
+"""The lint's summary by archive, and its report for maintainers in HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from archec.redif.template import Template
 from archec.units import counted
 
 _MOST = 1000
-"""Problems of an archive that are listed one by one; all are counted."""
+"""Maximum number of problems listed for an archive; all are counted."""
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|])")
 _STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
@@ -26,7 +26,7 @@ _STYLE = (
 
 @dataclass(slots=True)
 class OfArchive:
-    """What was found in the files of one archive; ``problems`` are the first of them."""
+    """The results for the files of one archive; ``problems`` are the first of them."""
 
     templates: int = 0
     codes: Counter[str] = field(default_factory=Counter)
@@ -42,8 +42,8 @@ class OfArchive:
 
 
 class Summary:
-    """Counts what the lint finds, archive by archive: by the path of a file below a directory ``RePEc``, else by the
-    handle of a template."""
+    """Counts the findings of the lint by archive: that of the file's path below a directory ``RePEc``, else that of the
+    template's handle."""
 
     def __init__(self) -> None:
         self.archives: dict[str, OfArchive] = {}
@@ -52,7 +52,7 @@ class Summary:
         self._code = ""
 
     def file(self, path: str) -> None:
-        """The next file begins."""
+        """Begins the next file."""
         self._code = place(path).archive if is_below_root(path) else ""
         self._here = self._of(self._code)
 
@@ -89,7 +89,7 @@ class Summary:
         return "\n".join(self._report(_markdown_of, "# {}\n", "## {}\n", "### {}: {}\n\n{}\n", "- {}: {}", "")) + "\n"
 
     def html(self) -> str:
-        """The report as an HTML page, which refers to nothing else."""
+        """The report as a self-contained HTML page."""
         body = self._report(
             html.escape, "<h1>{}</h1>", "<h2>{}</h2>", '<h3 class="{0}">{0}: {1}</h3><p>{2}</p><ul>',
             "<li><code>{}</code>: {}</li>", "</ul>",

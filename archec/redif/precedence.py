@@ -1,4 +1,4 @@
-"""Where in RePEc a template's file is, and which of several templates with one handle wins: pure functions."""
+"""Where a template's file is in RePEc, and which of several templates with one handle wins: pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SERIES = re.compile(r"[a-z0-9]{6}")
 
 
 class Place(NamedTuple):
-    """Where in RePEc a file is: ``RePEc/aaa/ssssss/1.rdf`` is ``Place("aaa", ("ssssss",), "1.rdf")``.
+    """The place of a file in RePEc: ``RePEc/aaa/ssssss/1.rdf`` is ``Place("aaa", ("ssssss",), "1.rdf")``.
 
     ``archive`` is in lower case, ``""`` if the path names none. ``directory`` are the components between the archive
     and the file name, as written. ``name`` is ``""`` for a directory.
@@ -30,8 +30,8 @@ def place(path: str) -> Place:
     """The place of a relative path; a path that ends in ``/`` is a directory.
 
     RePEc begins after the first component that is ``RePEc`` in any case, alone or followed by ``-``, ``_`` or ``.``
-    (after the last of several such components in a row). Without one it begins at the first component of exactly
-    three letters or digits. Without that the place has no archive.
+    (after the last of several such components in a row). Without one, it begins at the first component of exactly
+    three letters or digits. If there is none either, the place has no archive.
     """
     directory, _, name = path.rpartition("/")
     archive, below = _split(directory)
@@ -39,9 +39,9 @@ def place(path: str) -> Place:
 
 
 def below_root(path: str) -> str:
-    """A path as it stands below the root of RePEc, its archive in lower case: the same wherever that root is.
+    """A path relative to the root of RePEc, with its archive in lower case: the same wherever that root is.
 
-    A directory's path ends in ``/``, here and there. Bytes that are not UTF-8 become escapes.
+    The path of a directory ends in ``/``. Bytes that are not UTF-8 become escapes.
     """
     archive, below, name = place(path)
     parts = [archive, *below, name] if archive else [*below, name]
@@ -69,12 +69,12 @@ def own(handle_id: str, path: str) -> bool:
 
 
 def is_well_formed(handle: str, handle_id: str) -> bool:
-    """Whether a raw handle differs from its id in case at most."""
+    """Whether a raw handle differs from its id at most in case."""
     return handle.lower() == handle_id.lower()
 
 
 def standing(handle: str, handle_id: str, path: str) -> int:
-    """How well a template is entitled to a handle, by which the winner of several is chosen (:func:`rank`).
+    """The claim of a template to a handle, the first criterion of :func:`rank`.
 
     2 if the raw ``handle`` is well-formed, and 1 if the file is in the directory of its archive and series
     (:func:`own`).
@@ -85,9 +85,9 @@ def standing(handle: str, handle_id: str, path: str) -> int:
 def rank(standing: int, path: bytes, member: int, number: int) -> tuple[int, bytes, int, int]:
     """The key by which templates of one handle are compared: the greatest wins (design, section 4).
 
-    After its ``standing`` the greatest path in byte order counts, then the last ``member`` of a tarball that has this
-    path, then the last template of the file by its ``number``. Never the order in which a tarball happens to list its
-    files.
+    The ``standing`` is followed by the greatest path in byte order, the last ``member`` of a tarball with this path,
+    and the last template of the file by its ``number``. The order in which a tarball happens to list its files never
+    counts.
     """
     return standing, path, member, number
 
@@ -95,11 +95,11 @@ def rank(standing: int, path: bytes, member: int, number: int) -> tuple[int, byt
 def misplaced(handle_id: str, path: str) -> str:
     """The directory (``aaa/`` or ``aaa/ssssss/``) that shows that a file is in the wrong place for its handle.
 
-    ``""`` if it does not, or if the path does not show. For files anywhere on disk, where any directory may have three
-    letters; paths of a data set, which begin in RePEc, are judged by :func:`own`. The directories closest to the file
-    count: those after the last directory ``RePEc``; without one the two around the file, if they look like
-    ``aaa/ssssss`` and one of them is the handle's (``tmp/papers`` looks like that too). A path that has the directories
-    of the handle's archive and series anywhere is right.
+    ``""`` if the file is in its place, or if the path does not show its place. This is for files anywhere on disk,
+    where any directory may have three letters; :func:`own` judges paths of a data set, which begin in RePEc. The
+    directories closest to the file count: those after the last directory ``RePEc``; without one, the two around the
+    file if they look like ``aaa/ssssss`` and one of them is the handle's (``tmp/papers`` looks like that, too). A path
+    with the directories of the handle's archive and series anywhere is right.
     """
     archive, series, item = archive_of(handle_id), series_of(handle_id), handle_id.count(":") > 2
     folders = [part.lower() for part in path.split("/")[:-1] if part not in ("", ".")]

@@ -1,4 +1,4 @@
-"""What can be wrong with a data set: problems with a code, a file and a line."""
+"""Problems of a data set, each with a code, a file and a line."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ WARNINGS = frozenset(
         *("unicode-form", "unknown-field"),
     )
 )
-"""Codes of problems that lose nothing but may not be what was meant. All others are errors: a file, a template, a link
-is not read, or not in the way in which it was meant."""
+"""Codes of problems that lose nothing but may not be intended. All others are errors: a file, a template or a link is
+not read, or not as intended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong, which is never fatal.
+    """Something wrong with a data set; never fatal.
 
     ``path`` is printable (see :func:`shown`); ``line`` counts from 1, and is 0 for the file as a whole; ``code`` is a
     key of CODES; ``message`` is for people and never shows a password.
@@ -96,14 +96,14 @@ class Problem:
 
 
 def shown(path: str) -> str:
-    """A path in printable form: characters that are not printable, or not UTF-8, become escapes."""
+    """A path in printable form: characters that are not printable or not UTF-8 become escapes."""
     if path.isprintable():
         return path
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in path)
 
 
 def brief(text: str, longest: int) -> str:
-    """A text in printable form, with ``...`` in place of its middle if it has more than ``longest`` characters."""
+    """A text in printable form; ``...`` replaces its middle if it has more than ``longest`` characters."""
     if len(text) > longest:
         text = f"{text[: longest // 2]}...{text[-(longest // 4) :]}"
     return shown(text)

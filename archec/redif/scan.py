@@ -1,6 +1,6 @@
-"""Cutting a blob into raw templates with their handles, without parsing fields.
+"""Cuts a blob into raw templates with their handles, without parsing fields.
 
-This is the hot path: all that a run over millions of unchanged templates does with them.
+This is the hot path: a run does nothing else with millions of unchanged templates.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _ENCODING_TROUBLE = {
 }
 
 FOUND_BY_SCAN = frozenset({"no-handle", "bad-handle", "two-handles", "conflict-marker"})
-"""Codes of problems that both scanning and parsing find: report those of one of them only."""
+"""Codes of problems that both scanning and parsing find; only one of them must report them."""
 
 
 class RawTemplate(NamedTuple):
     """A template as found in a blob.
 
-    ``kind`` is what follows ``Template-Type:``; ``handle`` the raw handle and ``id`` its normalised form, both ``""``
-    if there is none; ``text`` the tobi file (UTF-8, LF, from the Template-Type line to the last line that is neither
-    blank nor a comment); ``line`` where it begins in the file; ``index`` its position in the blob, from 0.
+    ``kind`` is the text after ``Template-Type:``. ``handle`` is the raw handle and ``id`` its normalised form, both
+    ``""`` if there is none. ``text`` is the tobi file (UTF-8, LF, from the Template-Type line to the last line that is
+    neither blank nor a comment). ``line`` is its first line in the file, ``index`` its position in the blob, from 0.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class Scan(NamedTuple):
 
 
 def scan(blob: Blob) -> Scan:
-    """The raw templates of a blob. Whatever is wrong becomes a problem; nothing is raised."""
+    """The raw templates of a blob. Everything wrong becomes a problem; nothing is raised."""
     data, encoding, trouble = decode(blob.data, blob.encoding)
     problems: list[Problem] = []
     read = True
@@ -97,7 +97,7 @@ def scan(blob: Blob) -> Scan:
 
 
 def template_starts(lower: bytes) -> list[int]:
-    """Where templates start in a text that has been decoded and lower-cased."""
+    """The offsets of templates in a text that has been decoded and lower-cased."""
     starts: list[int] = []
     at = lower.find(_START)
     while at >= 0:
@@ -122,7 +122,7 @@ def _kept(text: bytes) -> bytes:
 
 
 def _head(text: bytes) -> tuple[str, str, bool]:
-    """Kind and handle of a template as written, and whether it has a second handle."""
+    """Kind and handle of a template as written, and whether there is a second handle."""
     if b"\x0c" in text:
         text = text.replace(b"\n\x0c", b"\n")
     lower = text.lower()
@@ -156,7 +156,7 @@ def _lines(text: bytes, at: int) -> Iterator[str]:
 
 
 def _next_line(text: bytes) -> str:
-    """The kind of a template whose first line lacks it: the next line, unless that is a field."""
+    """The kind of a template whose first line does not have it: the next line, unless that is a field."""
     for line in _lines(text, text.find(b"\n") + 1):
         if line[:1] != "#" and line.strip():
             return "" if _FIELD.match(line) else line.strip()
@@ -174,7 +174,7 @@ def _handle_problem(path: str, line: int, kind: str, handle: str, obi: str, agai
 
 
 def _without_templates(blob: Blob, data: bytes, problems: list[Problem]) -> bool:
-    """Reports a file that should have templates and has none. Returns whether it is evidence of absence."""
+    """Reports a file without templates. Returns whether it is evidence of absence."""
     if not data.strip(b"\0 \t\n\r\x0b\x0c\x1a"):
         code, message = "empty", "an empty file in place of templates"
     elif looks_html(data):

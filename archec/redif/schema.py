@@ -1,6 +1,6 @@
-"""The template types and fields of ReDIF: how they are spelt, what a type requires, which fields form clusters.
+"""The template types and fields of ReDIF: their spelling, the fields a type requires, the fields that form clusters.
 
-Sources: ReDIF version 1, and field names that RePEc's archives use besides (``DOI``).
+Sources: ReDIF version 1, and additional field names that RePEc's archives use (``DOI``).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Family = Literal["work", "series", "archive", "person", "institution", "other"]
-"""Types that share their fields; ``other`` are the types that ReDIF does not have."""
+"""Types that share their fields; ``other`` are types unknown to ReDIF."""
 
 Role = Literal["plain", "person", "organisation", "file"]
-"""What a cluster describes; ``plain`` is a field of the template itself."""
+"""What a cluster describes; ``plain`` is a field outside of clusters."""
 
 
 class Kind(NamedTuple):
@@ -26,11 +26,11 @@ class Kind(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What a field name means.
+    """The meaning of a field name.
 
-    ``name`` is the canonical spelling; ``prefix`` the cluster it belongs to (``Author``, ``Author-Workplace``,
-    ``File``), ``""`` for a plain field; ``key`` whether it opens the cluster; ``parent`` the prefix of the enclosing
-    cluster. ``listed`` is false for a field that ReDIF does not have and that is known by its prefix only.
+    ``name`` is the canonical spelling. ``prefix`` is the cluster it belongs to (``Author``, ``Author-Workplace``,
+    ``File``), ``""`` for a plain field. ``key``: it opens the cluster. ``parent`` is the prefix of the enclosing
+    cluster. ``listed`` is false for a field that ReDIF does not have and that is only known by its prefix.
     """
 
     name: str
@@ -65,7 +65,7 @@ REQUIRED: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "ReDIF-Person": (("Handle",), ("Name-Full",)),
     "ReDIF-Institution": (("Handle",), ("Primary-Name",)),
 }
-"""The fields that each type requires; of each tuple one is enough."""
+"""The fields that each type requires; one field of each tuple is enough."""
 
 _KIND = re.compile(r"\s*(?:re?dif)[-_\s]*([a-z]+)\W*?(?:\s+([0-9][0-9.]*))?(?:[\s<.].*)?", re.I | re.S)
 
@@ -138,7 +138,7 @@ _KNOWN: Mapping[Family, frozenset[str]] = {
 
 
 def kind_of(raw: str) -> Kind:
-    """The type that a value of ``Template-Type:`` names, in any case, with or without version.
+    """The type in a value of ``Template-Type:``, in any case, with or without version.
 
     Any other misspelling is an unknown type: archec does not guess.
     """
@@ -150,14 +150,14 @@ def kind_of(raw: str) -> Kind:
 
 
 def type_of(raw: str) -> str:
-    """The type that a value of ``Template-Type:`` names, ``other`` if it is unknown."""
+    """The canonical type in a value of ``Template-Type:``, ``other`` if it is unknown."""
     kind = kind_of(raw)
     return kind.name if kind.family != "other" else "other"
 
 
 @lru_cache(maxsize=8192)
 def spec_of(family: Family, raw: str) -> Spec | None:
-    """What a field name, in any case, means in a family of types; None if it is not known.
+    """The meaning of a field name, in any case, in a family of types; None if it is unknown.
 
     Names that begin with ``X-`` are local and known everywhere. Unknown types know every name but ``RePEc``.
     """
@@ -176,7 +176,7 @@ def spec_of(family: Family, raw: str) -> Spec | None:
     if role is not None:
         return _leaf(name, head, leaf, role, "")
     if family == "other":
-        return _plain(name, True) if name != "repec" else None  # a handle's first part, on its own line
+        return _plain(name, True) if name != "repec" else None  # the first part of a handle, on its own line
     if dash and head in _PLAIN_PREFIXES[family]:
         return _plain(name, head in ("classification", "order"))
     return None

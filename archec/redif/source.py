@@ -1,6 +1,6 @@
-"""A data set as a source: a directory tree, which is read here, or a tarball.
+"""Opens a data set as a source: a directory tree, which is read here, or a tarball.
 
-A directory tree is read in byte order of the names, and no link in it is ever followed.
+A directory tree is read in byte order of the names; links are never followed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _CHUNK = 512 * 1024
 
 
 Unchanged = Callable[[str, os.stat_result], bool]
-"""Whether a file, given its path and status, is as it was when it was read before."""
+"""Whether a file, given its path and status, has not changed since it was read before."""
 
 
 def open_source(
     path: Path, *, max_file: int, patterns: Sequence[str] = (), unchanged: Unchanged | None = None
 ) -> Source:
-    """The data set at ``path``: a directory, or a tarball that is plain or compressed by gzip, zstd, xz or bzip2.
+    """Opens the data set at ``path``: a directory, or a tarball, plain or compressed by gzip, zstd, xz or bzip2.
 
     The content decides, not the name; ``path`` itself may be a symbolic link. Files of more than ``max_file`` bytes
-    are not read; ``patterns`` says which files count besides ``.rdf`` and ``.redif``. Files of a directory for which
-    ``unchanged`` is true are ``Known``. Raises DataSetError if nothing at ``path`` can be read as a data set.
+    are not read; ``patterns`` match further files that count besides ``.rdf`` and ``.redif``. Files of a directory for
+    which ``unchanged`` is true are ``Known``. Raises DataSetError if ``path`` cannot be read as a data set.
     """
     try:
         mode = path.stat().st_mode
@@ -49,10 +49,10 @@ def open_source(
 
 
 class DirectoryTree(Source):
-    """See :class:`archec.redif.files.Source`. Raises DataSetError if the root cannot be opened.
+    """A directory as a source. Raises DataSetError if the root cannot be opened.
 
-    Every file is opened relative to its directory, which is held open: nothing that is moved, or replaced by a link,
-    in the meantime can lead out of the tree. The names of one directory per level are held in memory.
+    Every file is opened relative to its open directory, so that nothing moved or replaced by a link in the meantime
+    can lead out of the tree. The names of one directory per level are in memory.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class DirectoryTree(Source):
 
     def _file(self, directory: int, name: str, path: str) -> Iterator[Item]:
         if self._unchanged is not None:
-            with suppress(OSError):  # opening it tells what is wrong
+            with suppress(OSError):  # opening the file will report the error
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 if self._unchanged(path, status):
                     self.files += 1
@@ -159,7 +159,7 @@ class DirectoryTree(Source):
 
 
 def open_below(root: Path, path: str) -> int:
-    """Opens a file below a directory; no link on the way is followed. Raises OSError."""
+    """Opens a file below a directory without following links. Raises OSError."""
     *directories, name = path.split("/")
     here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -173,7 +173,7 @@ def open_below(root: Path, path: str) -> int:
 
 
 def read_file(file: int, status: os.stat_result, path: str, member: int, max_file: int) -> Iterator[Blob | Unread]:
-    """The blobs of an open file; ``status`` is what ``fstat`` said when it was opened."""
+    """The blobs of an open file; ``status`` is its ``fstat`` result from when it was opened."""
     size = status.st_size
     try:
         if not stat.S_ISREG(status.st_mode):
@@ -192,7 +192,7 @@ def read_file(file: int, status: os.stat_result, path: str, member: int, max_fil
 
 
 class _Changed(Exception):
-    """The file no longer has the size that it had when it was opened."""
+    """The file no longer has the size it had when it was opened."""
 
 
 def _chunks(file: int, size: int) -> Iterator[bytes]:
@@ -211,7 +211,7 @@ def _chunks(file: int, size: int) -> Iterator[bytes]:
 
 
 def _listing(directory: int) -> tuple[list[str], dict[str, str]]:
-    """The names in a directory in byte order, and the kind of those that are not regular files."""
+    """The names in a directory in byte order, and the kinds of those that are not regular files."""
     names: list[str] = []
     kinds: dict[str, str] = {}
     with os.scandir(directory) as entries:

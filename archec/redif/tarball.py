@@ -1,8 +1,8 @@
-"""A tarball as a source: streamed in one pass, never unpacked, in memory that does not depend on its size.
+"""A tarball as a source: streamed in one pass, never unpacked, with memory that does not depend on its size.
 
 Headers are parsed by hand (ustar, GNU and pax; POSIX.1-2017, GNU tar manual), which takes an eighth of the time of
-tarfile. Only what a data set needs is taken from them; everything is checked, nothing is guessed. A tarball is whole if
-each of its headers and every checksum of its compression is right, and it ends with NULs, of which one block is enough.
+tarfile. Only what a data set needs is read from them; everything is checked, nothing is guessed. A tarball is whole if
+all headers and all checksums of its compression are right, and it ends with NULs, of which one block is enough.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Header(NamedTuple):
 
 
 class Pax(NamedTuple):
-    """What an extended header changes of the next header; None means no change.
+    """The changes of an extended header to the next header; None means no change.
 
     ``trouble`` says why the next member must not be read, ``""`` if it may be.
     """
@@ -67,9 +67,9 @@ class Pax(NamedTuple):
 
 
 class Tarball(Source):
-    """See :class:`archec.redif.files.Source`. Raises DataSetError if ``path`` is not a tarball.
+    """A tarball as a source. Raises DataSetError if ``path`` is not a tarball.
 
-    One that is damaged right at its beginning is a tarball all the same: it has no items, and ``damage`` says why.
+    A tarball that is damaged at its very beginning is accepted: it has no items, and ``damage`` is set.
     """
 
     def __init__(self, path: Path, *, max_file: int, patterns: Sequence[str] = ()) -> None:
@@ -98,7 +98,7 @@ class Tarball(Source):
             ) from error
 
     def _first_damage(self) -> Damaged | None:
-        """What is damaged at the very beginning. Raises Damaged if this is no tarball at all."""
+        """The damage at the very beginning, if any. Raises Damaged if this is no tarball at all."""
         try:
             first = self._stream.peek(_BLOCK)
         except Damaged as error:
@@ -191,13 +191,13 @@ class Tarball(Source):
             yield Blob(path, data, 0, True, 1, self._member)
 
     def _end(self) -> None:
-        """Checks all that follows the first block of zeros."""
+        """Checks everything after the first block of zeros."""
         if len(self._stream.peek(_BLOCK)) < _BLOCK:
             self._warn("one-end-block", "the tarball ends with one block of NULs, not with two: is it whole?")
         self._stream.only_nuls()
 
     def _extended(self, header: Header, change: Pax | None) -> Pax:
-        """What a pax or GNU header changes of the next member, in addition to ``change``."""
+        """The changes of a pax or GNU header to the next member, in addition to ``change``."""
         size = header.size
         if size > _MAX_EXTENDED:
             self._stream.skip(_padded(size))
@@ -219,7 +219,7 @@ class Tarball(Source):
         )
 
     def _unusual(self, header: Header, block: bytes, path: str, bad: str, trouble: str) -> Iterator[Item]:
-        """Any member that is not a small regular file with a valid name."""
+        """Handles any member that is not a small regular file with a valid name."""
         kind, size = header.kind, header.size
         if kind == b"S" and block[482]:  # GNU sparse headers go on in further blocks
             while self._stream.take(_BLOCK)[504]:
@@ -246,7 +246,7 @@ class Tarball(Source):
         self._stream.skip(self._left)
 
     def _large(self, path: str, size: int) -> Iterator[Item]:
-        """A file that is too large for a single blob, or for ``max_file``."""
+        """Handles a file that is too large for a single blob, or for ``max_file``."""
         if size > self._max_file:
             yield Unread.of(path, "too-large", f"{size} bytes are more than max_file = {self._max_file}")
         else:
@@ -267,7 +267,7 @@ class Tarball(Source):
 
 
 class _Stream:
-    """Takes exact numbers of bytes from chunks. Raises Damaged if there are not enough."""
+    """Splits chunks into requested numbers of bytes. Raises Damaged if there are not enough."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -310,7 +310,7 @@ class _Stream:
         self._at += size
 
     def only_nuls(self) -> None:
-        """Takes all that is left, so that checksums at the end of a compressed stream are checked."""
+        """Reads to the end, so that checksums at the end of a compressed stream are checked."""
         data = self._data[self._at :]
         while data:
             if data.count(0) != len(data):
@@ -319,7 +319,7 @@ class _Stream:
             data = next(self._chunks, b"")
 
     def _need(self, size: int) -> None:
-        """Joins what is left with further chunks until there are ``size`` bytes or no more chunks."""
+        """Joins the rest of the current chunk with further ones until there are ``size`` bytes or no more chunks."""
         pieces = [self._data[self._at :]]
         have = len(pieces[0])
         while have < size:
@@ -341,7 +341,7 @@ def parse_header(block: bytes) -> Header:
         raise Damaged("a tar header has no checksum")
     stored = int(match[1] or b"0", 8)
     rest = block[:148] + block[156:]
-    # Most of a header is NULs: the sum is the same without them, and takes a third of the time.
+    # Most of a header is NULs: without them the sum is the same, and takes a third of the time.
     if sum(rest.translate(None, b"\0")) + 256 != stored and _signed_sum(rest) != stored:
         raise Damaged("a tar header has a wrong checksum")
     size, mtime = _number(block, 124, 136), _number(block, 136, 148)
@@ -389,7 +389,7 @@ def parse_pax(data: bytes) -> Pax:
 
 
 def clean_name(name: bytes) -> tuple[str, str]:
-    """``(path, "")`` of a member's stored name, or ``(name, what is wrong with it)``.
+    """``(path, "")`` for a member's stored name, or ``(name, the reason)`` if it is invalid.
 
     The path has no leading ``./``, no empty and no ``.`` components and no trailing slash; ``""`` is the root of the
     data set.

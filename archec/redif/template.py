@@ -1,4 +1,4 @@
-"""Parsing a template: its type, fields, clusters and refipos; and what of its text counts, so that a version is a
+"""Parses a template: its type, fields, clusters and refipos. Computes the canonical text, by which a version is a
 change or merely cosmetic (design, section 4).
 """
 
@@ -28,7 +28,7 @@ _TITLES: Mapping[Family, tuple[str, ...]] = {
     "institution": ("Primary-Name", "Name"),
     "other": ("Title", "Name", "Name-Full"),
 }
-"""The fields that may be the title of a template, by family; the first that has a value counts."""
+"""The fields that may be the title of a template, by family; the first one with a value counts."""
 _USUAL = 100
 """Maximum length of a ``Template-Type:`` whose meaning is cached, in characters."""
 _name = itemgetter(0)
@@ -67,7 +67,7 @@ class Template(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The Title, Name or Name-Full, whichever templates of this type have."""
+        """The Title, Name or Name-Full, depending on the type."""
         return next(filter(None, map(self.get, _TITLES[self.family])), "")
 
     @property
@@ -96,9 +96,9 @@ class Template(NamedTuple):
 
 
 def parse(text: str, *, path: str = "", first_line: int = 1) -> Template:
-    """The template in ``text``, which begins with its ``Template-Type:`` line. Never fails.
+    """Parses the template in ``text``, which begins with its ``Template-Type:`` line. Never fails.
 
-    ``path`` and ``first_line`` tell where the text begins, for problems and the lines of fields.
+    ``path`` and ``first_line`` say where the text begins, for problems and the lines of fields.
     """
     if "\r" in text:
         text = with_lf(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
@@ -106,7 +106,7 @@ def parse(text: str, *, path: str = "", first_line: int = 1) -> Template:
 
 
 def _parsed(text: str, path: str, first_line: int) -> Template:
-    """The same as :func:`parse` for a text with LF line ends."""
+    """Like :func:`parse`, for a text with LF line ends."""
     if "\x0c" in text:
         text = text.replace("\n\x0c", "\n")
     before, names, raws = cut(text)
@@ -117,7 +117,7 @@ def _parsed(text: str, path: str, first_line: int) -> Template:
 
 
 def parse_blob(blob: Blob) -> Iterator[Template]:
-    """The templates of a blob in order, each as :func:`parse` returns it for a template that scan finds."""
+    """The templates of a blob in order, each as :func:`parse` returns it for the text that scan finds."""
     data = decode(blob.data, blob.encoding).data
     starts = template_starts(data.lower())
     starts.append(len(data))
@@ -133,7 +133,7 @@ def parse_blob(blob: Blob) -> Iterator[Template]:
 def fobi_of(refipo: RawRefipo, path: str, line: int, handle: str) -> str | Problem:
     """The id of the fobi that a refipo refers to, or what is wrong with its URL.
 
-    ``path``, ``line`` and ``handle`` go into the problem, whose message never shows user information of a URL.
+    ``path``, ``line`` and ``handle`` are for the problem, whose message never shows user information of a URL.
     """
     of = f" of {handle}" if handle else ""
     if not refipo.url_raw:
@@ -164,7 +164,7 @@ def as_json(template: Template) -> dict[str, object]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text has no comments, conflict markers or Ctrl-Zs, which must be left out of values."""
+    """Whether a text has no comments, conflict markers or Ctrl-Zs, which must be removed from values."""
     # Searching for a single rare character takes a fraction of the time of searching for a string.
     return (
         ("#" not in text or "\n#" not in text)
@@ -199,7 +199,7 @@ def _template(names: list[str], raws: list[str], path: str, first_line: int, pla
 
 
 def _kind(name: str, raw: str) -> Kind:
-    """The type of a template by its first field."""
+    """The type of a template, from its first field."""
     return kind_of(joined(raw) if name.lower() == "template-type" else "")
 
 
@@ -213,7 +213,7 @@ def _lines(raws: Sequence[str], first_line: int) -> list[int]:
 
 
 def _handle(canonical: list[str], raws: Sequence[str], values: Sequence[str], plain: bool) -> tuple[str, bool]:
-    """The raw handle, and whether another follows it."""
+    """The raw handle, and whether another one follows it."""
     at = -1
     times = canonical.count("Handle")
     for number in range(times):
@@ -229,7 +229,7 @@ def _handle(canonical: list[str], raws: Sequence[str], values: Sequence[str], pl
 
 
 def _template_problems(path: str, line: int, second: int, handle: str, obi: str) -> Iterator[Problem]:
-    """Problems with the handle; ``second`` is the line of a second one, or that of the template."""
+    """Problems of the handle; ``second`` is the line of a second handle, or that of the template."""
     if not obi and is_url(handle):
         message = f"{handle[:80]!r} is a URL, and no handle; the template is not stored"
         yield Problem(path, line, "bad-handle", message)
@@ -262,7 +262,7 @@ def _cluster_json(cluster: Cluster) -> dict[str, object]:
 
 
 def canonical_text(text: bytes) -> bytes:
-    """The text behind the text checksum of a tobi: without trailing blanks, blank lines and comments.
+    """The text whose checksum is the text checksum of a tobi: without trailing blanks, blank lines and comments.
 
     All lines end in LF, whatever the line ends of ``text``. Idempotent.
     """
@@ -273,7 +273,7 @@ def canonical_text(text: bytes) -> bytes:
 
 
 def difference(before: bytes, after: bytes) -> Literal["cosmetic", "file-url", "changed"]:
-    """How one text differs from the other: not in its canonical text, only in the values of File-URLs, or otherwise."""
+    """The difference of two texts: none in the canonical text, only in values of File-URLs, or any other."""
     one, other = canonical_text(before), canonical_text(after)
     if one == other:
         return "cosmetic"
