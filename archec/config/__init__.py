@@ -1,7 +1,7 @@
-"""The configuration: one typed, frozen model of all settings, and the file that it is read from.
+"""The configuration: one typed, frozen model of all settings, and the file from which it is read.
 
-``model`` defines every setting once, with its type, default and help. ``file`` reads ``config.yaml`` with it, and
-writes the documented one that is shipped. Import from here.
+``model`` defines every setting once, with its type, default and help. ``file`` uses it to read ``config.yaml``, and to
+write the documented one that is shipped. Import from here.
 """
 
 from archec.config.collections import CollectionConfig, ResourceConfig, SourceConfig, StepConfig

@@ -1,7 +1,7 @@
 """The collections of the access layer: parses the setting ``collections`` into sources of rows and of records.
 
-The form is that of the Distributed Archive Config of pywb's wiki, with the names that pywb itself uses accepted as
-well. Everything is checked before the server starts; the message about a wrong setting names its collection and key.
+The form is that of the Distributed Archive Config of pywb's wiki; the names that pywb itself uses are accepted as
+well. Everything is checked before the server starts; the message about an invalid setting names its collection and key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ResourceKind = Literal["live", "path", "prefix", "index", "redis", "wacz"]
 
 DEFAULT_TIMEOUT = 5.0
 RESERVED = ("oai", "cdx", "web", "wayback", "healthz", "metrics")
-"""Paths of the server, which are reserved."""
+"""Reserved names: paths of the server."""
 
 _NAME = re.compile(r"[^\s/?#%\x00-\x1f\x7f]{1,100}")
 KEYS: Mapping[str, str] = {
@@ -56,11 +56,11 @@ _REFUSED = {
 
 
 class Misfit(ValueError):
-    """An invalid value; the message names its place within the setting."""
+    """An invalid value; the message names the place within the setting."""
 
 
 class SourceConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """An index: where rows come from. ``path`` and URLs are as written; the path of ``archec`` is empty for this
+    """An index: a source of rows. ``path`` and URLs are as written; the path of ``archec`` is empty for this
     archive."""
 
     name: str
@@ -74,15 +74,15 @@ class SourceConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResourceConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where records are loaded from: the live web, a prefix of paths or URLs, a list of paths, a hash in Redis, a WACZ
-    file. A ``path`` is a prefix or, if it is that of a file, a list."""
+    """The source of records: the live web, a prefix of paths or URLs, a list of paths, a hash in Redis, a WACZ file. A
+    ``path`` is a prefix or, if it is the path of a file, a list."""
 
     kind: ResourceKind
     place: str = ""
 
 
 class StepConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Sources that are asked in parallel, and where their records are loaded from. ``timeout`` in seconds."""
+    """Sources that are queried in parallel, and the sources of their records. ``timeout`` is in seconds."""
 
     sources: tuple[SourceConfig, ...]
     resources: tuple[ResourceConfig, ...]
@@ -99,7 +99,7 @@ class CollectionConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_collections(value: Any) -> Any:
-    """The setting as plain data that fits :class:`CollectionConfig`. Raises :class:`Misfit`."""
+    """Converts the setting to plain data for :class:`CollectionConfig`. Raises :class:`Misfit`."""
     if not isinstance(value, dict):
         return value
     return [_collection(name, one) for name, one in value.items()]
@@ -141,7 +141,7 @@ def _step(name: str, number: int, value: Any) -> dict[str, Any]:
 
 
 def _settings(where: str, value: Any) -> dict[str, Any]:
-    """The settings of a collection or step under their own names, each spelled once."""
+    """The settings of a collection or step by their canonical names. Raises :class:`Misfit` for repeated ones."""
     if not isinstance(value, dict):
         raise Misfit(f"{where}: must be a group of settings, or an index as text")
     given: dict[str, Any] = {}
@@ -181,7 +181,7 @@ def _sources_and_resources(where: str, label: str, given: Mapping[str, Any]) -> 
 def _timeout(where: str, value: Any) -> float:
     try:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        seconds = float(value) if is_number else parse_duration(value)  # pywb gives seconds
+        seconds = float(value) if is_number else parse_duration(value)  # pywb uses seconds
     except (ValueError, ArchecError) as error:
         raise Misfit(f"{where}: index_timeout: {error}") from error
     if seconds <= 0:
@@ -248,7 +248,7 @@ def _completed(where: str, kind: str, made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shorthand(where: str, text: str) -> dict[str, Any]:
-    """An index given as one line of text."""
+    """The source for an index in the short form, one line of text."""
     if text in ("$live", "live"):
         return {"type": "live"}
     if text == "$archive":
@@ -302,7 +302,7 @@ def _cdx(where: str, text: str) -> dict[str, Any]:
 
 
 def _replay_of(api_url: str, prefix: str) -> str:
-    """Where the records of a CDX server are replayed: its address without ``-cdx``; else ``prefix`` next to it."""
+    """The URL at which the records of a CDX server are replayed: its own without ``-cdx``, or ``prefix`` next to it."""
     base = api_url.partition("?")[0].rstrip("/")
     if not prefix and base.endswith("-cdx"):
         base = base.removesuffix("-cdx")
@@ -336,7 +336,7 @@ def _redis(where: str, url: str) -> str:
 
 
 def _path(where: str, text: str) -> str:
-    """A path from itself or a ``file:`` URL."""
+    """The path in a path or a ``file:`` URL."""
     path = text.strip()
     if path.startswith("file:"):
         path = path.removeprefix("file:")

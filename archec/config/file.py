@@ -1,4 +1,4 @@
-"""The configuration file: YAML, checked against the model, and generated from it with comments."""
+"""The configuration file: YAML, checked against the model; the documented default file is generated from the model."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _NO_TEXT = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f\\ud800-\\udfff]")
 
 
 def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Config:
-    """The configuration from ``file``, else ``$ARCHEC_CONFIG``, else ``./config.yaml``.
+    """Reads the configuration from ``file``, else ``$ARCHEC_CONFIG``, else ``./config.yaml``.
 
-    Raises :class:`ConfigError` with one line that says what is wrong and where.
+    Raises :class:`ConfigError` with a one-line message that names the place.
     """
     path = Path(file or environ.get(_FILE_VARIABLE) or DEFAULT_FILE)
     try:
@@ -56,8 +56,8 @@ def parse(text: str, path: Path) -> Config:
 
 
 def read_yaml(text: str, path: Path) -> Any:
-    """The value of YAML text. Raises :class:`ConfigError`, also for a key that is given twice: YAML would let the last
-    one replace the others."""
+    """Parses YAML text. Raises :class:`ConfigError`, also for a repeated key, of which YAML would silently use the
+    last."""
     import yaml  # here, because worker processes do not need it
 
     try:
@@ -131,7 +131,7 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
         return msgspec.convert(read(value) if read else value, kind)
     except msgspec.ValidationError as error:
         problem = f"{meta.description}, not empty" if value is None else str(meta.description)
-        if "$" in str(error) and "regex" not in str(error):  # it names a place within the value
+        if "$" in str(error) and "regex" not in str(error):  # the error names a place within the value
             problem += f" ({error})"
         raise ConfigError(f"{where}: {_shown(value)}: {problem}") from error
     except Misfit as error:
@@ -141,7 +141,7 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
 
 
 def _shown(value: object) -> str:
-    """An invalid value as shown in a message: shortened, and without anything that may be a password."""
+    """An invalid value for a message: shortened, and without anything that may be a password."""
     text = repr(value) if isinstance(value, str) else "null" if value is None else str(value)
     text = _USERINFO.sub("***@", text)
     return text if len(text) <= 200 else text[:200] + "..."

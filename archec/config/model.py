@@ -17,12 +17,12 @@ DEFAULT_FILE = "config.yaml"
 
 
 def setting(default: Any, help: str, shown: object = None) -> Any:  # noqa: A002
-    """A setting; ``shown`` is its default as written in ``config.yaml``, if that differs."""
+    """A setting. ``shown`` is its default as written in ``config.yaml``, if that is different."""
     return field(default=default, metadata={"help": help, "shown": default if shown is None else shown})
 
 
 def group(cls: type[Any], help: str) -> Any:  # noqa: A002
-    """A group of settings, each a setting of the dataclass ``cls``."""
+    """A group of settings: the settings of the dataclass ``cls``."""
     return field(default_factory=cls, metadata={"help": help, "group": cls})
 
 
@@ -39,7 +39,7 @@ def setting_names(cls: type[Any] | None = None, prefix: str = "") -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FetchConfig:
-    """How files are fetched."""
+    """Fetching of files."""
 
     contact: t.Text = setting("", "Email address or web page of the archive's operator; part of the User-Agent.")
     user_agent: t.Text = setting("", "The complete User-Agent; empty: archec, its version, name and contact.")
@@ -89,7 +89,7 @@ class FetchConfig:
 
 @dataclass(frozen=True, slots=True)
 class TextConfig:
-    """How text is extracted from fetched files, for the text checksums (vo)."""
+    """Extraction of text from fetched files, for the text checksums (vo)."""
 
     enabled: t.Flag = setting(True, "Extract text from PDF, HTML, PostScript and plain files.")
     workers: t.Positive = setting(1, "Worker processes.")
@@ -285,7 +285,7 @@ class Config:
         return plain_path(self.base / value)
 
     def place(self, key: str) -> str:
-        """The start of a message about the setting ``key``: its file and its name."""
+        """The beginning of a message about the setting ``key``: the file and the name of the setting."""
         return f"{self.file}: {key}"
 
     def is_default(self, key: str) -> bool:
@@ -305,8 +305,8 @@ class Config:
         return self.path(self.work_directory)
 
     def memory(self, name: str) -> Path:
-        """Where something is remembered from run to run that may be lost: next to the scratch space, and named after
-        it; in it if it is the folder of the archive, or above it."""
+        """The path of a file that is kept from run to run but may be lost. It is next to the scratch space, with its
+        name as a prefix; or inside, if the scratch space is the folder of the archive or above it."""
         work = self.work_path
         if self.base.is_relative_to(work):
             return work / f"work.{name}"

@@ -13,8 +13,8 @@ _HOST = re.compile(r"(?:\*\.)?[a-z0-9.\[\]:_-]+")
 
 
 class PlatformConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """One platform: its hosts (with ports, if these are not the default; ``*.`` for subdomains), the base of its API,
-    the rate limit of that (``60/min``, ``none``), the environment variable that holds a token. Empty: archec's
+    """One platform: its hosts (with ports other than the default; ``*.`` for subdomains), the base URL of its API, the
+    rate limit of the API (``60/min``, ``none``), the environment variable with a token. An empty value means archec's
     default."""
 
     name: str = ""
@@ -26,7 +26,7 @@ class PlatformConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_platforms(value: Any) -> Any:
-    """A list of platforms, from groups by name."""
+    """Converts groups by name to a list of platforms."""
     if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
         return value
     return [{"name": str(name), **_group(str(name), group)} for name, group in value.items()]
@@ -56,6 +56,6 @@ def _group(name: str, group: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def rate_of(text: str) -> tuple[int, float] | None:
-    """Number of requests and number of seconds; None: no limit."""
+    """A number of requests and a number of seconds; None means no limit."""
     match = _RATE.fullmatch(text)
     return None if match is None else (int(match[1]), _SECONDS[match[2]])

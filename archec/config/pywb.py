@@ -24,7 +24,7 @@ class Pywb(NamedTuple):
 
 
 def load_pywb(path: Path) -> Pywb:
-    """Reads the file. Raises :class:`ConfigError` with its name and what is wrong."""
+    """Reads the file. Raises :class:`ConfigError`, which names the file and the reason."""
     try:
         data = read_yaml(path.read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
@@ -64,14 +64,14 @@ def _collections(data: dict[str, Any], base: Path) -> dict[str, Any]:
 
 
 def _other_keys(collection: Any) -> list[str]:
-    """The settings of a collection that archec ignores (``acl_paths``, ``title``): all that resemble none of its
+    """The settings of a collection that archec ignores (``acl_paths``, ``title``): all that do not resemble any of its
     own."""
     given = map(str, collection) if isinstance(collection, dict) else ()
     return [key for key in given if not get_close_matches(key, KEYS, 1, 0.8)]
 
 
 def _with_absolute_paths(collection: CollectionConfig, base: Path) -> CollectionConfig:
-    """The collection, with relative paths resolved against pywb's file."""
+    """The collection with relative paths resolved against the directory of pywb's file."""
     steps = tuple(
         msgspec.structs.replace(
             step,
@@ -91,7 +91,7 @@ def _with_absolute_paths(collection: CollectionConfig, base: Path) -> Collection
 
 
 def _folders(root: Path, indexes: str, archives: Any) -> dict[str, Any]:
-    """Each directory below ``collections_root`` is a collection, as in pywb."""
+    """The collections of the directories below ``collections_root``, each of which is one, as in pywb."""
     try:
         names = sorted(path.name for path in root.iterdir() if (path / indexes).is_dir())
     except OSError:
@@ -117,7 +117,7 @@ def _everything(name: object, folders: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_archives(value: dict[str, Any], archives: Any) -> dict[str, Any]:
-    """A collection or step, with the file's archive paths if it has none; in pywb a timeout below 1 means the
+    """A collection or step, with the file's archive paths if it has none. In pywb, a timeout below 1 means the
     default."""
     value = dict(value)
     if isinstance(value.get("sequence"), list):

@@ -1,8 +1,8 @@
 """The types of settings, checked by msgspec.
 
 The ``description`` of a type completes the message about an invalid value: it says what to write instead. The function
-``read`` of its ``extra``, if there is one, is applied first: it converts what people write (``20MB``, a single text for
-a list) to the checked form, and raises ValueError or ArchecError if it cannot.
+``read`` in its ``extra``, if any, is applied first: it converts the forms that people write (``20MB``, a single text
+for a list) to the checked form, and raises ValueError or ArchecError if that is impossible.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _without_slash(value: Any) -> Any:
 
 
 def _networks(value: Any) -> Any:
-    """The addresses of networks, with the host bits cleared."""
+    """Networks as text, with the host bits cleared."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         return value
     try:
@@ -54,7 +54,7 @@ def _networks(value: Any) -> Any:
 
 
 def _denials(value: Any) -> Any:
-    """Groups whose hosts, urls and networks are lists; hosts in lower case, networks with the host bits cleared."""
+    """Groups with lists of hosts, urls and networks; hosts in lower case, networks with the host bits cleared."""
     if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
         return value
     readers: dict[str, Callable[[Any], Any]] = {"hosts": _lower, "urls": _listed, "networks": _listed_networks}
@@ -66,14 +66,14 @@ def _listed_networks(value: Any) -> Any:
 
 
 def _formats(value: Any) -> Any:
-    """Groups of formats, from groups and the names of archec's own formats."""
+    """Converts groups and names of archec's own formats to groups of formats."""
     if not isinstance(value, list):
         return value
     return [{"metadataFormat": one, "metadataFormatClass": one} if isinstance(one, str) else one for one in value]
 
 
 def _collections(value: Any) -> Any:
-    """A list of collections, from groups by name."""
+    """Converts groups by name to a list of collections."""
     if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
         return value
     for name, group in value.items():
@@ -91,7 +91,7 @@ def _off(value: Any) -> float:
 
 
 def _rules(value: Any) -> Any:
-    """Rules, from groups; the host bits of their networks are cleared."""
+    """Checks the groups of rules and converts them: clears the host bits of networks, completes series."""
     if not isinstance(value, list) or not all(isinstance(rule, dict) for rule in value):
         return value
     made = []
@@ -125,21 +125,21 @@ def _code(text: str) -> str:
 
 
 def _is_prefix(value: str) -> bool:
-    """Whether URLs or URNs can begin so."""
+    """Whether a URL or URN can begin with this text."""
     with suppress(BadName):
         return not value.endswith("*") and (value.lower().startswith("urn:") or bool(normalise_url(value)))
     return False
 
 
 def _is_host(value: str) -> bool:
-    """Whether this is the name of a host, in any spelling, and no more."""
+    """Whether this is the name of a host in any spelling, and nothing else."""
     with suppress(BadName):
         return bool(re.fullmatch(_HOST_ALONE, normalise_url(f"http://{value}/")))
     return False
 
 
 def _is_handle(value: str) -> bool:
-    """Whether this is a handle, not the beginning of several."""
+    """Whether this is a handle, not the prefix of several."""
     with suppress(BadName):
         return re.fullmatch(r"RePEc:.*[^*]", normalise_handle(value)) is not None
     return False
@@ -153,7 +153,7 @@ _CONDITIONS: dict[str, tuple[Callable[[str], bool], str]] = {
     "url_prefix": (_is_prefix, "a beginning like http://example.org/ or urn:x-repec:, without *"),
     "mime": (lambda text: re.fullmatch(_MIME, text) is not None, "one like application/pdf or image/*"),
 }
-"""What each condition of a rule must be, so that it can match."""
+"""For each condition of a rule: a check that it can match anything, and the form it must have."""
 
 
 def _lower(value: Any) -> Any:
@@ -164,8 +164,8 @@ def _lower(value: Any) -> Any:
 
 
 class FormatConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A metadata format: its prefix, the entry point of its class, its schema and namespace; the last two are empty for
-    archec's own."""
+    """A metadata format: its prefix, the entry point of its class, its schema and namespace. The last two are empty for
+    archec's own formats."""
 
     metadataFormat: Annotated[str, _must_be("a metadataPrefix", r"[A-Za-z0-9_.!~*'()-]+")]  # noqa: N815
     metadataFormatClass: str  # noqa: N815
@@ -174,7 +174,7 @@ class FormatConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Denial(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is not fetched, and why: hosts (domains with their subdomains), URL patterns, in which ``*`` matches
+    """What is not fetched, and why: hosts (domains include their subdomains), URL patterns, in which ``*`` matches
     anything, and networks."""
 
     hosts: tuple[str, ...] = ()
@@ -185,7 +185,7 @@ class Denial(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Collection(Struct, frozen=True, forbid_unknown_fields=True):
     """A collection defined by the operator: everything in one of these archives (``aaa``), series (``aaa:ssssss``) or
-    hosts (domains with their subdomains), or noted in one of these runs (software tists). Lower-case, like ids."""
+    hosts (domains include their subdomains), or noted in one of these runs (software tists). Lower-case, like ids."""
 
     name: Annotated[str, Meta(min_length=1)]
     title: str = ""

@@ -1,1 +1,1 @@
-"""A vault of WARC files with CDXJ indexes, which grows by what is new."""
+"""A vault of WARC files with CDXJ indexes, which is extended by new records only."""

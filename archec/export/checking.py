@@ -1,4 +1,4 @@
-"""A vault against its own indexes: whether the WARC files are there and as long as it takes, and what they hold."""
+"""Checks a vault against its own indexes: whether the WARC files exist, their sizes, and their contents."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _HINT = "move its index away to export the series again"
 
 
 class VaultFault(NamedTuple):
-    """Something that is wrong with a vault: ``code`` is ``vault-missing``, ``vault-size`` or ``vault-corrupt``,
-    ``path`` is relative to the vault."""
+    """A fault of a vault: ``code`` is ``vault-missing``, ``vault-size`` or ``vault-corrupt``, ``path`` is relative to
+    the vault."""
 
     code: str
     path: str
@@ -32,19 +32,19 @@ class VaultFault(NamedTuple):
 
 
 class Extents:
-    """Where the records of each WARC file begin and end, by the index lines that name it."""
+    """The beginning of the first and the end of the last record of each WARC file, according to the index lines."""
 
     def __init__(self) -> None:
         self._extents: dict[str, tuple[int, int]] = {}
 
     def add(self, line: IndexLine) -> None:
-        """Another line of the index. Raises :class:`CorruptArchive` if it names no record."""
+        """Adds an index line. Raises :class:`CorruptArchive` if it names no record."""
         name, offset, length, _ = named(line)
         first, end = self._extents.get(name, (offset, 0))
         self._extents[name] = min(first, offset), max(end, offset + length)
 
     def faults(self, vault: Vault) -> Iterator[VaultFault]:
-        """The files that are not there, of another size, or do not begin with what they are, which is in no index."""
+        """Files that are missing, have another size, or do not begin with a warcinfo record, which is in no index."""
         for name, (first, end) in sorted(self._extents.items()):
             path = vault.root / "archive" / name
             with storage_errors(path):
@@ -59,7 +59,7 @@ class Extents:
 
 
 def named(line: IndexLine) -> tuple[str, int, int, str]:
-    """The file, the offset, the length and the digest that a line names."""
+    """The file, the offset, the length and the digest in an index line. Raises CorruptArchive if they are missing."""
     try:
         value = line.fields()
         return str(value["filename"]), int(value["offset"]), int(value["length"]), str(value.get("digest", ""))
@@ -68,7 +68,7 @@ def named(line: IndexLine) -> tuple[str, int, int, str]:
 
 
 def read_unit(vault: Vault, unit: Unit) -> Iterator[tuple[int, VaultFault | None]]:
-    """Reads every record that the index of a unit names: how many bytes it has, and what is wrong with it."""
+    """Reads every record in the index of a unit; yields its length in bytes and its fault, if any."""
     extents = Extents()
     for line in vault.lines(unit):
         extents.add(line)
@@ -88,10 +88,10 @@ def read_unit(vault: Vault, unit: Unit) -> Iterator[tuple[int, VaultFault | None
 
 
 def _wrong_at(path: Path, offset: int, length: int, digest: str = "", kind: str = "") -> str:
-    """What is wrong with the record that is there; empty if nothing is."""
+    """The fault of a record; empty if it is intact."""
     with storage_errors(path), open(path, "rb") as file:
         file.seek(offset)
-        # Not unpacked by warcio, to which damage within a member is the end of it.
+        # Not decompressed by warcio, which treats damage within a member as its end.
         with gzip.GzipFile(fileobj=io.BufferedReader(_Slice(file, length))) as member:
             return _wrong(member, digest, kind)
 

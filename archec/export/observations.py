@@ -1,8 +1,8 @@
-"""What a unit contains: the states and losses of its templates (or of filesets) and of all files that they mention, in
-the order of the index.
+"""The contents of a unit: the states and losses of its templates (or of filesets) and of all files that they mention,
+in the order of the index.
 
-States come from the catalogue. The visits that found a file unchanged are in the journals only: these are read once,
-and the visits sorted by URL into a scratch file with lines of equal length, in which any number of processes search.
+States come from the catalogue. Visits that found a file unchanged are only in the journals. These are read once, and
+the visits are sorted by URL into a scratch file with lines of equal length, which any number of processes can search.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from archec.warc.records import LOSS, TLS_FIELD, Observation
 _CHUNK = 500
 _MAX_HOPS = 64
 _MAX_KNOWN = 1_000_000
-"""Maximum number of redirect targets that are remembered, so that they are not looked up again."""
+"""Maximum number of redirect targets that are remembered so that they are not looked up again."""
 _SAME = (b'"outcome":"same"', b'"outcome":"not-modified"')
 _NO_TARGET = "0" * 16
 _TLS = 32
 _WIDTH = 16 + 12 + 1 + 16 + _TLS + 1
-"""Length of a line: hash of the URL, tist, ``m`` (304) or ``s``, hash of the redirect target, what TLS needed
-(with blanks behind it), line end."""
+"""Length of a line: hash of the URL, tist, ``m`` (304) or ``s``, hash of the redirect target, TLS details (padded with
+blanks), line end."""
 
 
 class Unchanged(NamedTuple):
-    """A visit that found a file unchanged: its tist, whether by 304, the hash of the redirect target or ``""``, and
-    what TLS needed."""
+    """A visit that found a file unchanged: its tist, whether the server answered 304, the hash of the redirect target
+    or ``""``, and the TLS details."""
 
     tist: int
     not_modified: bool
@@ -105,10 +105,10 @@ def collect_visits(
     *,
     retracted: Collection[int] = (),
 ) -> Path:
-    """Writes the visits from ``since`` on that found files unchanged to a file in ``folder``, except for those of runs
-    whose visits are ``retracted``.
+    """Writes the visits from ``since`` on that found files unchanged to a file in ``folder``, except visits of runs
+    that are ``retracted``.
 
-    Journals are read as far as the catalogue has followed them. ``reported`` gets the number of lines read so far.
+    Journals are read as far as the catalogue has followed them. ``reported`` receives the number of lines read so far.
     """
     path = folder / "visits"
     lines = 0
@@ -137,7 +137,7 @@ def collect(
     folder: Path,
     into: SortedLines,
 ) -> None:
-    """Adds all observations of a unit from ``since`` on to ``into``, as lines. ``layout`` is that of the obi store.
+    """Adds all observations of a unit from ``since`` on to ``into``, as lines. ``layout`` is the obi store's.
 
     A file belongs to every series with a template that mentions it or ever mentioned it, and so does everything that
     its URL redirects to.
@@ -178,21 +178,21 @@ class _File(msgspec.Struct):
 
 
 class _Files(msgspec.Struct):
-    """What a manifest says of where its files are."""
+    """The part of a manifest with the URLs of its files."""
 
     bundle: _File | None = None
     manifest: list[_File] = []
 
 
 def _files_of(layout: Layout, fileset: Obi) -> Iterator[str]:
-    """The files of all states of a fileset. What cannot be read is reported when the state itself is exported."""
+    """The files of all states of a fileset. Unreadable states are reported when they are exported themselves."""
     for tist in fileset.history.noted:
         with suppress(NotHeld, CorruptArchive, StorageFailed, msgspec.MsgspecError):
             with open_obi(layout, fileset.bytes_at(tist), fileset.id) as stream:
                 found = msgspec.json.decode(stream.read(), type=_Files)
             for file in (found.bundle, *found.manifest):
                 if file is not None and file.platform_url:
-                    with suppress(BadName):  # such a file is not held
+                    with suppress(BadName):  # such a file cannot be held
                         yield normalise_url(file.platform_url)
 
 
@@ -218,7 +218,7 @@ def of_fobi(fobi: Obi, visits: Visits | None, since: int) -> Iterator[Observatio
 
 
 def losses(obi: Obi, since: int, evidence: Callable[[], Evidence]) -> Iterator[Observation]:
-    """The losses of a template or a file from ``since`` on, each with when it was seen for the last time before."""
+    """The losses of a template or a file from ``since`` on, each with the time when it was last seen before."""
     for tist, sha256 in obi.history:
         if sha256 is None and tist >= since:
             seen = last_seen(obi, evidence(), tist) or 0
@@ -235,7 +235,7 @@ def line_of(seen: Observation) -> bytes:
 
 
 def observation_of(line: bytes) -> tuple[bytes, Observation]:
-    """The prefix of the index line, and the observation, of a line from :func:`line_of`."""
+    """The prefix of the index line, and the observation, in a line from :func:`line_of`."""
     start, _, rest = line.partition(b"\t")
     value = orjson.loads(rest)
     value[8] = tuple((name, text) for name, text in value[8])
@@ -243,7 +243,7 @@ def observation_of(line: bytes) -> tuple[bytes, Observation]:
 
 
 def hash_of(url: str) -> str:
-    """The 16 hex digits of a URL in the file of visits."""
+    """The 16 hex digits that identify a URL in the file of visits."""
     return xxh3_64_hexdigest(url.encode("utf-8", "surrogatepass"))
 
 
@@ -266,7 +266,7 @@ def _round(
     known: set[int],
     evidence: Callable[[], Evidence],
 ) -> SortedLines:
-    """Adds the observations of these URLs to ``into``. Returns their redirect targets that are not known yet."""
+    """Adds the observations of these URLs to ``into``. Returns their redirect targets that are not in ``known``."""
     targets = SortedLines(folder)
     for chunk in _chunks(url.decode("utf-8", "surrogatepass") for url in urls):
         for fobi in catalogue.obis("fobi", chunk).values():
@@ -289,5 +289,5 @@ def _chunks(items: Iterator[str]) -> Iterator[Sequence[str]]:
 
 
 def _same_way(noted: Observation, visit: Unchanged) -> bool:
-    """Whether the visit came to the bytes by the same redirect as when they were noted, or by none both times."""
+    """Whether the visit reached the bytes by the same redirect as when they were noted, or both without one."""
     return visit.target == (hash_of(noted.target) if noted.target else "")

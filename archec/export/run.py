@@ -27,7 +27,7 @@ _SMALL = 2000
 """Number of obis below which an archive is exported in this process: starting others would take longer."""
 _EVERYTHING = 1 << 60
 _AHEAD = 6
-"""Series in progress for each worker, at most."""
+"""Maximum number of series in progress for each worker."""
 _HINT = "possibly out of memory; start the export again"
 
 OnNotExported = Callable[[NotExported | VaultFault], None]
@@ -35,10 +35,10 @@ OnNotExported = Callable[[NotExported | VaultFault], None]
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What is exported to which directory.
+    """The contents and the directory of an export.
 
     ``since`` is the first tist to export. ``dry`` writes nothing. ``revisits`` includes the visits that found files
-    unchanged. ``max_bytes`` is the size at which a WARC file is ended.
+    unchanged. ``max_bytes`` is the size at which a new WARC file is begun.
     """
 
     folder: Path
@@ -105,7 +105,7 @@ class ExportSummary:
 
 
 def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: OnNotExported) -> ExportSummary:
-    """Brings the vault up to date. Calls ``report`` for what cannot be exported, as soon as that is known.
+    """Updates the vault. Calls ``report`` for everything that cannot be exported, as soon as that is known.
 
     Raises LockHeld if another export writes to this vault, and the exceptions of opening the vault.
     """
@@ -156,7 +156,7 @@ class VaultCheck:
 def verify_vault(
     archive: Archive, folder: Path, wanted: Selection, meter: Meter, report: OnNotExported
 ) -> VaultCheck:
-    """Reads every record that the indexes of a vault name, and calls ``report`` for what is wrong; writes nothing."""
+    """Reads every record in the indexes of a vault, and calls ``report`` for every fault; writes nothing."""
     began, done = time.monotonic(), VaultCheck(str(folder))
     vault = open_vault(folder, archive.layout, dry=True)
     meter.phase("reading records", None)

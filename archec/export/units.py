@@ -1,7 +1,7 @@
-"""The units of a vault, one for each series of each archive: which there are, their templates, their file names.
+"""The units of a vault, one for each series of each archive: their selection, their templates, their file names.
 
 A unit contains the templates of its series and the files that these mention or ever mentioned. The template of an
-archive has a unit without a series; templates without a RePEc handle are in OTHER, all filesets in FILESETS.
+archive is in a unit without a series; templates without a RePEc handle are in OTHER, all filesets in FILESETS.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from archec.ids import archive_of, escape, normalise_handle, series_of
 _CODE = re.compile(r"[^\s:/\\\x00-\x1f\x7f]+")
 _LAST = "\U0010ffff"
 _MAX_CODE = 80
-"""Maximum length in bytes of the code of an archive or a series in a file name; a longer one is cut and hashed."""
+"""Maximum length in bytes of the code of an archive or a series in a file name; longer ones are cut and hashed."""
 _JUMP = 4000
-"""Number of templates of a series after which the search for the next series skips the rest of them."""
+"""Number of templates of a series after which the search for the next series skips the rest."""
 
 
 class Unit(NamedTuple):
-    """An archive and a series by their codes; without a ``series`` the template of the archive."""
+    """An archive and a series by their codes; without a ``series``, the template of the archive."""
 
     archive: str
     series: str
@@ -44,7 +44,7 @@ class Unit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The beginning of the names of the unit's files. No code contains a ``+``."""
+        """The prefix of the names of the unit's files. No code contains a ``+``."""
         return f"{self.folder}+{_code(self.series)}" if self.archive and self.series else self.folder
 
 
@@ -55,14 +55,14 @@ FILESETS = Unit("", "filesets")
 
 
 class Selection(NamedTuple):
-    """The units that are requested: all, those of an archive, or one series."""
+    """The requested units: all, those of an archive, or one series."""
 
     archive: str = ""
     series: str = ""
 
 
 def selection(archive: str | None, series: str | None) -> Selection:
-    """The selection of ``--archive`` and ``--series``; a series is ``sss`` with an archive, else ``aaa:sss``.
+    """The selection of ``--archive`` and ``--series``. A series is ``sss`` with an archive, otherwise ``aaa:sss``.
 
     Both may begin with ``RePEc:``. Raises UsageError if they are not codes or do not match.
     """
@@ -117,7 +117,7 @@ def _key(unit: Unit) -> int:
 
 
 def _walk(catalogue: Catalogue, after: str, prefix: str) -> Iterator[Unit]:
-    """The units of all ids with ``prefix``, some more than once. Most templates of a large unit are skipped."""
+    """The units of all ids with ``prefix``, possibly repeated. Skips most templates of a large unit."""
     jump: str | None = after
     while jump is not None:
         after, jump = jump, None
@@ -169,7 +169,7 @@ def _bare(text: str) -> str:
 
 
 def _code(code: str) -> str:
-    """A code as part of a file name: escaped like an id; a long one cut and completed by its hash."""
+    """A code as part of a file name: escaped like an id; a long one is truncated, and its hash appended."""
     name = escape(code)
     if name.startswith("."):
         name = "%2E" + name[1:]

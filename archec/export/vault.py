@@ -7,8 +7,8 @@
     indexes/aaa+sss.cdxj               its index, sorted; always complete, and names complete files only
     lock                               held by the export that works here
 
-The index is all that an export remembers: what it names is exported. A WARC file that no index names was left by an
-export that was killed; the next one replaces it.
+The index is the only record of exports: what is in it has been exported. A WARC file that no index names was left by a
+killed export; the next one replaces it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Vault(NamedTuple):
             raise failure(error, path) from error
 
     def next_number(self, unit: Unit) -> int:
-        """The number of the next WARC file: one more than the greatest that the index names."""
+        """The number of the next WARC file: one more than the greatest one in the index."""
         pattern = re.compile(re.escape(f"{unit.folder}/{unit.name}+").encode() + rb"([0-9]{5,9})\.warc\.gz")
         found = (pattern.fullmatch(line.filename) for line in self.lines(unit))
         return max((int(match[1]) for match in found if match is not None), default=0) + 1
@@ -104,7 +104,7 @@ class TempFile:
         """Does nothing: warcio flushes after each record, and :meth:`finish` syncs once, at the end."""
 
     def drain(self) -> None:
-        """Writes what is buffered."""
+        """Writes the buffer."""
         if self._buffer:
             self._disk.write(self._fd, self._buffer, str(self.path))
             self._buffer.clear()
@@ -117,7 +117,7 @@ class TempFile:
         self.size = size
 
     def finish(self) -> None:
-        """Syncs and closes the file, of which a large series has many. May be called again."""
+        """Syncs and closes the file, so that the many files of a large series are not all open. May be repeated."""
         if self._fd >= 0:
             self.drain()
             self._disk.fsync(self._fd, str(self.path))
@@ -145,7 +145,7 @@ class TempFile:
 
 
 class Member(NamedTuple):
-    """The gzip member of a record in its file: offset and length in bytes."""
+    """The gzip member of a record in a file: offset and length in bytes."""
 
     offset: int
     length: int
@@ -156,7 +156,7 @@ class WarcFile:
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self.temp = TempFile(path, disk)
-        # warcio needs only write and flush of its output.
+        # warcio only calls write and flush of its output.
         self._writer = WARCWriter(cast(io.BufferedIOBase, self.temp), gzip=True, warc_version=WARC_VERSION)
 
     @property
@@ -178,7 +178,7 @@ class WarcFile:
 
 
 def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
-    """The vault at ``root``, which is created if it does not exist, unless ``dry``.
+    """Opens the vault at ``root``, and creates it if it does not exist, unless ``dry``.
 
     Raises UsageError for a directory in the obi store; ConfigError for a directory that contains anything else and for
     a vault of another version.

@@ -1,7 +1,7 @@
-"""The export of one unit: its observations are merged with its index, and what is new is written.
+"""The export of one unit: merges its observations with its index, and writes what is new.
 
-Order of writing: records into files under temporary names; then these files synced and renamed; then the new index in
-place of the old one. A kill in between costs work, but the index never names what is not there.
+The order of writing: records to files under temporary names; then these files are synced and renamed; then the new
+index replaces the old one. A kill in between costs work, but the index never names a file that does not exist.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from archec.warc.cdxj import IndexLine, index_line
 from archec.warc.records import Contents, Observation
 
 MAX_BYTES = 1 << 30
-"""Size in bytes at which a WARC file is ended; the annex of the specification recommends 1 GB."""
+"""Size in bytes at which a new WARC file is begun; the annex of the specification recommends 1 GB."""
 _MAX_NAMED = 10_000
 
 
 class NotExported(NamedTuple):
-    """Something that could not be exported: ``code`` is ``corrupt``, ``missing`` or ``unreadable``, ``path`` is
+    """An observation that could not be exported: ``code`` is ``corrupt``, ``missing`` or ``unreadable``, ``path`` is
     relative to the obi store."""
 
     code: str
@@ -47,7 +47,7 @@ class NotExported(NamedTuple):
 
 
 class Unusable(ArchecError):
-    """The bytes of an observation are not those that the catalogue names."""
+    """The bytes of an observation are not those in the catalogue."""
 
     def __init__(self, failed: NotExported) -> None:
         super().__init__(failed.message)
@@ -55,10 +55,10 @@ class Unusable(ArchecError):
 
 
 class ExportPlan(NamedTuple):
-    """What the export of every unit needs.
+    """The environment for the export of every unit.
 
-    ``url`` of the catalogue is relative to ``base``. ``visits`` is the file of visits, None without revisits;
-    ``since`` the first tist to export; ``state`` the tist of the archive's state. ``dry`` writes nothing.
+    ``url`` of the catalogue is relative to ``base``. ``visits`` is the file of visits, None without revisits.
+    ``since`` is the first tist to export, ``state`` the tist of the archive's state. ``dry`` writes nothing.
     """
 
     layout: Layout
@@ -76,8 +76,8 @@ class ExportPlan(NamedTuple):
 @dataclass(slots=True)
 class UnitResult:
     """The result of a unit: new records by kind and the number of existing ones; bytes of contents; bytes and names of
-    new WARC files; what could not be exported (``failed`` in all, ``named`` are the first ones); what is wrong with
-    those that were there."""
+    new WARC files; observations that could not be exported (``failed`` is their number, ``named`` the first ones);
+    faults of existing files."""
 
     unit: Unit
     records: dict[str, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class UnitResult:
 
 
 def unit_exporter(plan: ExportPlan) -> Callable[[Unit], UnitResult]:
-    """What exports a unit. Different units may be exported at the same time, by any process."""
+    """Returns the function that exports a unit. Any process may call it, for different units at the same time."""
 
     def export(unit: Unit) -> UnitResult:
         with ExitStack() as stack:
@@ -115,10 +115,10 @@ class _UnitExport:
         self._warcs: list[WarcFile] = []
         self._key = b""
         self._digests: dict[bytes, str] = {}
-        """Payload digest of the last state of each URI with the current key: that of a revisit."""
+        """Payload digest of the last state of each URI with the current key, for revisits."""
 
     def run(self, wanted: SortedLines) -> UnitResult:
-        """Merges, writes and publishes."""
+        """Merges, writes and publishes the unit."""
         if self._is_up_to_date(wanted):
             return self._result
         self._result, extents = UnitResult(self._unit), Extents()
@@ -136,7 +136,7 @@ class _UnitExport:
         return self._result
 
     def _is_up_to_date(self, wanted: SortedLines) -> bool:
-        """Whether the index has everything, which is the common case of a nightly export. Writes nothing."""
+        """Whether the index is complete, which is the usual case of a nightly export. Writes nothing."""
         extents = Extents()
         for _, seen, line in _merged(wanted, self._vault.lines(self._unit)):
             if line is None:
@@ -182,8 +182,8 @@ class _UnitExport:
         self._to_index(index_line(prefix, seen, digest, member.offset, member.length, filename))
 
     def _write(self, prefix: bytes, seen: Observation) -> tuple[Member, str] | None:
-        """Writes the record of an observation, and returns its payload digest too; None for a revisit of a state that
-        could not be exported."""
+        """Writes the record of an observation; returns its member and payload digest. None for a revisit of a state
+        that could not be exported."""
         if seen.kind == "revisit":
             digest = self._digests.get(_uri(prefix), "")
             return (self._warc().write(records.revisit(seen, digest)), digest) if digest else None
@@ -203,7 +203,7 @@ class _UnitExport:
         return self._warc().write(record), contents.payload
 
     def _warc(self) -> WarcFile:
-        """The current file, or a new one if there is none or it is large enough."""
+        """The current file, or a new one if there is none or the current one is large enough."""
         if self._warcs and self._warcs[-1].size < self._plan.max_bytes:
             return self._warcs[-1]
         if self._warcs:
@@ -270,7 +270,7 @@ def _contents(layout: Layout, seen: Observation, head: bytes = b"") -> Contents:
 def _merged(
     wanted: SortedLines, index: Iterator[IndexLine]
 ) -> Iterator[tuple[bytes, Observation | None, IndexLine | None]]:
-    """Observations and index lines with equal prefix together, in order; of each prefix one of them or both."""
+    """Yields observations and index lines with the same prefix together, in order; one of the two may be None."""
     lines = ((line.prefix, line) for line in index)
     by_prefix = itemgetter(0)
     rows: Iterator[tuple[bytes, Observation | IndexLine]] = heapq.merge(

@@ -1,7 +1,7 @@
-"""Writing XML as text: escaping, and dropping what XML 1.0 cannot hold.
+"""Writes XML as text: escapes it, and removes characters that XML 1.0 does not allow.
 
-Answers are built from strings, not from a tree, in a tenth of the time. Everything that comes from data goes
-through :func:`text` or :func:`attribute`.
+Responses are built from strings instead of a tree, which takes a tenth of the time. Everything that comes from data
+goes through :func:`text` or :func:`attribute`.
 """
 
 from __future__ import annotations
