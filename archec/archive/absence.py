@@ -23,10 +23,10 @@ Keyed = Callable[[str], "bytes | None"]
 class Unknown(NamedTuple):
     """The reason why the absence of a template from a data set is not a loss: a code, and the file or directory.
 
-    ``not-there``: the archive's directory of its place is not in the data set; ``unreadable``: its place could not be
-    read; ``no-home``: the directory of its own archive is missing; ``disturbed``: something in the directory of its
-    place or of its archive cannot be read, and is new or has changed; ``held-back``: the loss awaits a decision;
-    ``elsewhere``: there is a copy that counts less, and its place could not be checked.
+    ``not-there``: the archive directory of its place is not in the data set. ``unreadable``: its place could not be
+    read. ``no-home``: the directory of its own archive is missing. ``disturbed``: a file in the directory of its place
+    or archive is unreadable, and is new or has changed. ``held-back``: the loss awaits a decision. ``elsewhere``: a
+    copy of lower precedence exists, and the place of the previous one could not be checked.
     """
 
     word: str
@@ -38,7 +38,7 @@ ELSEWHERE = "elsewhere"
 
 
 def directory_of(place: str) -> str:
-    """The archive's directory of a place, "" for the root."""
+    """The archive directory of a place; "" for the root."""
     return place.partition("/")[0] if "/" in place else ""
 
 
@@ -51,12 +51,12 @@ def home_of(handle: str, place: str) -> str:
 
 
 def _reads(coverage: Coverage, directory: str) -> bool:
-    """Whether an archive's directory was listed completely; a missing one counts if the data set is complete."""
+    """Whether an archive directory was listed completely. A missing one was if the data set is complete."""
     return (directory in coverage.read or coverage.complete) and directory not in coverage.unread
 
 
 def _unreadable(coverage: Coverage, place: str) -> str | None:
-    """The part of a place, itself or a parent directory, that could not be read; None if everything was read."""
+    """The place, or the parent directory of it, that could not be read; None if it was read."""
     unread = coverage.unread
     if unread:
         if "" in unread:
@@ -77,7 +77,7 @@ def shows(coverage: Coverage, place: str) -> bool:
 
 
 def hides(coverage: Coverage, place: str) -> Unknown | None:
-    """Why a template may be at ``place`` although the data set does not contain it there; None: it is not there."""
+    """Why a template may be at ``place`` although the data set does not contain it there; None if it cannot be."""
     directory = directory_of(place)
     unread = _unreadable(coverage, place)
     if unread is None and place in coverage.partly:
@@ -88,10 +88,10 @@ def hides(coverage: Coverage, place: str) -> Unknown | None:
 
 
 class Look(NamedTuple):
-    """A known data set, with what is needed to judge its claims.
+    """A known data set with its coverage and what else decides about losses.
 
-    ``disturbed`` maps archives' directories to a file in them that cannot be read, and is new or has changed since the
-    previous data set.
+    ``disturbed`` maps an archive directory to an unreadable file in it that is new or has changed since the previous
+    data set. ``held_back`` returns whether the loss of a handle is held back.
     """
 
     data_set: DataSet
@@ -100,15 +100,15 @@ class Look(NamedTuple):
     held_back: Callable[[str], bool]
 
     def shows(self, claim: Claim | None) -> Claim | None:
-        """``claim``, if it also holds for this data set."""
+        """Returns ``claim`` if it also holds for this data set, else None."""
         return claim if claim is not None and claim.state is not None and shows(self.coverage, claim.place) else None
 
     def judges(self, directory: str) -> bool:
-        """Whether the absence of a template from an archive's directory is a loss, as far as the directory tells."""
+        """Whether, as far as this archive directory is concerned, the absence of a template is a loss."""
         return _reads(self.coverage, directory) and directory not in self.disturbed
 
     def ignores(self, handle: str, place: str) -> Unknown | None:
-        """Why the absence of a template that was at ``place`` is not a loss; None: it is a loss."""
+        """Why the absence of a template that was at ``place`` is not a loss; None if it is one."""
         why = hides(self.coverage, place)
         if why is not None:
             return why
@@ -122,8 +122,8 @@ class Look(NamedTuple):
 
 
 class Evidence:
-    """The known data sets, in the order (date, run). ``dates`` are those that count, in groups of one date, oldest
-    first. Coverages are read when needed, and the last few are cached."""
+    """The known data sets, in the order (date, run). ``dates`` has those that count, grouped by date, oldest first.
+    Coverages are read when needed; the last few are cached."""
 
     def __init__(self, data_sets: Iterable[DataSet], keyed: Keyed, held_back: Iterable[HeldBack] = ()) -> None:
         self.data_sets = sorted(data_sets, key=lambda item: item.key)
@@ -144,7 +144,7 @@ class Evidence:
         self._not_asked = len(self.dates)
 
     def look(self, data_set: DataSet) -> Look:
-        """A known data set, prepared for judging."""
+        """The data set with its coverage; cached."""
         return self._look(data_set.key)
 
     def coverage(self, data_set: DataSet) -> Coverage:
@@ -154,8 +154,8 @@ class Evidence:
     def with_data_set(
         self, data_set: DataSet, sets: Iterable[KeyedSet] = (), held_back: HeldBack | None = None
     ) -> Evidence:
-        """A copy with another data set, or with a new version of one of these, whose losses are ``held_back``. ``sets``
-        are the sets that it refers to, if they are not known yet."""
+        """Returns a copy with ``data_set`` added, or replaced if there is one of the same run. ``held_back`` is the
+        record of its losses that are held back; ``sets`` are new sets that it refers to."""
         others = [item for item in self.data_sets if item.run != data_set.run]
         held = [item for item in self._held_back.values() if item.run != data_set.run]
         new = {item.key: item.data for item in sets}
@@ -171,7 +171,7 @@ class Evidence:
         return i < len(self.tists) and any(item.run == data_set.run for item in self.dates[i][1])
 
     def last_read(self, directory: str) -> int:
-        """The date of the newest data set that has read an archive's directory, 0 if there is none. Each data set is
+        """The date of the newest data set that has read an archive directory; 0 if there is none. Each data set is
         checked once, starting with the newest, as far as needed."""
         while directory not in self._last_read and self._not_asked:
             self._not_asked -= 1
@@ -226,24 +226,24 @@ def _speaking(group: list[DataSet]) -> Iterator[DataSet]:
 
 
 def coverage_set(coverage: Coverage) -> KeyedSet:
-    """A coverage under a key derived from its contents."""
+    """Encodes a coverage as a set whose key is a hash of its contents."""
     data = canonical(coverage)
     return KeyedSet(xxh3_128_hexdigest(data), data)
 
 
 def id_list(ids: Iterable[str]) -> KeyedSet:
-    """A list of ids under a key derived from its contents."""
+    """Encodes a list of ids as a set whose key is a hash of its contents."""
     data = b"".join(line + b"\n" for line in sorted({obi.encode() for obi in ids}))
     return KeyedSet(xxh3_128_hexdigest(data), data)
 
 
 def ids_in(data: bytes) -> Iterator[str]:
-    """The ids of such a list."""
+    """The ids in an encoded list."""
     return (line.decode() for line in data.splitlines())
 
 
 def _holds(data: bytes, wanted: bytes) -> bool:
-    """Whether a list of ids contains this one."""
+    """Whether an encoded list contains an id; by binary search."""
     first, end = 0, len(data)
     while first < end:
         start = data.rfind(b"\n", 0, (first + end) // 2) + 1

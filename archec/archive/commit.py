@@ -40,8 +40,8 @@ class CommitItem(NamedTuple):
 
 
 _MOST_WEIGHT = 12_000_000
-"""Approximate number of characters of journal lines after which a batch is committed, however few its items are. JSON
-may expand a character to six bytes; that, and one more line, still fits into a batch of the journal."""
+"""Approximate number of characters in journal lines after which a batch is committed, regardless of the number of
+items. Even with JSON escapes of six bytes per character, and one more line, it fits into a batch of the journal."""
 
 _PACE = 2000, 5.0
 """Items and seconds after which a batch is committed."""
@@ -87,19 +87,19 @@ def _undisturbed() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    received: list[int] = []
 
-    def later(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+    def delay(number: int, frame: FrameType | None) -> None:
+        received.append(number)
 
-    before = [(number, signal.signal(number, later)) for number in _SIGNALS]
+    before = [(number, signal.signal(number, delay)) for number in _SIGNALS]
     try:
         yield
     finally:
         for number, handler in before:
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-        if came:
-            signal.raise_signal(came[0])
+        if received:
+            signal.raise_signal(received[0])
 
 
 class Committer(Commits):
@@ -109,8 +109,8 @@ class Committer(Commits):
     and both get slower. Worker processes continue during a commit.
 
     An item is dropped, and ``on_refused`` called, if other bytes are already held at one of its paths (those of a
-    template are then stored under the path of the run), or if the bytes that it states again are not held: the
-    catalogue never refers to bytes that are not on disk.
+    template are then stored under the path of the run), or if the bytes that it restates are not held: the catalogue
+    never refers to bytes that are not on disk.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Committer(Commits):
         self._record([item.record for item in items], fresh)
 
     def _record(self, records: list[Record], fresh: Collection[str] = frozenset()) -> None:
-        """Journal, then catalogue.
+        """Writes records to the journal, then to the catalogue.
 
         Once writing to the catalogue has failed, it is not written to again in this run: it must never contain a batch
         without its predecessors. The next run applies them all, in order.
@@ -235,7 +235,7 @@ class Committer(Commits):
         return kept
 
     def _outcomes(self, items: Sequence[CommitItem]) -> list[CommitResult]:
-        """The result for the files of each item: the first problem, or success."""
+        """Commits the files of all items. Returns for each item the first problem, or success."""
         placements = [item.placement for item in items if item.placement is not None]
         links = [link for item in items for link in item.links]
         restated = [link for item in items for link in item.restated]
@@ -252,7 +252,8 @@ class Committer(Commits):
         return found
 
     def _elsewhere(self, item: CommitItem, outcome: CommitResult) -> CommitItem:
-        """The item with the bytes at another path, if it is a template and its own path is taken."""
+        """Moves the bytes of a template whose path is occupied to the path of the run. Returns the same item if that is
+        impossible."""
         record, placement = item.record, item.placement
         if not isinstance(record, ObiChange) or record.kind != "tobi":
             return item
@@ -276,7 +277,7 @@ class Committer(Commits):
 
 @contextmanager
 def committing(archive: Archive, run: int) -> Iterator[Committer]:
-    """The committer of a run of a locked archive, with the run's journal."""
+    """Yields the committer for a run of a locked archive, with the run's journal."""
     layout, catalogue = archive.layout, archive.catalogue
     with JournalWriter(layout, run, head=catalogue.position().head) as journal, Writer(layout) as writer:
         yield Committer(writer, journal, catalogue, run=run, min_free=archive.config.min_free)

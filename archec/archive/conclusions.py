@@ -1,10 +1,10 @@
-"""Conclusions: the history of a tobi follows from the claims of data sets. Pure functions.
+"""Conclusions: the history of a tobi, derived from the claims of data sets. Pure functions.
 
-All known data sets have one order (date, run). A :class:`~archec.catalogue.model.Claim` is what one of them says about
-a tobi; it also holds for the following data sets as long as they would contain a template at its place. So there are
-few claims, and a data set that arrives late is inserted in between (:func:`said`). The history is a function of the
+All known data sets are ordered by (date, run). A :class:`~archec.catalogue.model.Claim` is what one of them says about
+a tobi. It also holds for the following data sets as long as they would contain a template at its place, so few claims
+are stored, and a data set that arrives late is inserted in between (:func:`said`). The history is a function of the
 claims and of the data sets that count (:func:`judged`): it does not depend on the order in which they were read, and is
-derived again when one is added, superseded or retracted. :func:`explain` explains it, data set by data set.
+derived again when one is added, superseded or retracted. :func:`explain` explains it for each data set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from archec.tist import MAX_TIST
 
 class Verdict(NamedTuple):
     """The conclusion as of a date: the state (None: not held) and the place where the tobi was last seen ("": never).
-    ``why``: the reason why data sets of that date were not conclusive; ``claim``: the claim that counts at this date.
+    ``why`` is the reason why the data sets of that date were not conclusive, ``claim`` the claim that counts at it.
     """
 
     state: str | None = None
@@ -35,8 +35,8 @@ class Verdict(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A history as entries by tist; the claim behind each state; why data sets of a date were not conclusive; and the
-    newest verdict, with the date of its state or place."""
+    """A history: its entries by tist; the claim for each state; for each date the reason why data sets were not
+    conclusive; and the newest verdict, with the date ``since`` which it has its state and place."""
 
     entries: dict[int, str | None]
     claims: dict[int, Claim]
@@ -46,7 +46,8 @@ class Judgement(NamedTuple):
 
 
 def claim_of(claims: Sequence[Claim], data_set: DataSet, look: Look) -> Claim | None:
-    """What a data set says, given the claims in order; None: it does not contain the tobi."""
+    """The claim of a data set, explicit or implied by an earlier one; None if it does not contain the tobi. ``claims``
+    are in order."""
     i = bisect_right(claims, data_set.key, key=_key)
     if not i:
         return None
@@ -57,8 +58,8 @@ def claim_of(claims: Sequence[Claim], data_set: DataSet, look: Look) -> Claim | 
 
 
 def said(claims: Sequence[Claim], evidence: Evidence, data_set: DataSet, new: Claim | None) -> list[Claim]:
-    """The claims to add or replace, so that ``data_set`` says ``new`` (None: the tobi is not in it) and every other
-    data set still says the same."""
+    """Returns the claims to add or replace so that ``data_set`` says ``new`` (None: the tobi is not in it) and every
+    other data set still says the same."""
     i = bisect_left(claims, data_set.key, key=_key)
     before = claims[i - 1] if i else None
     own_claim = claims[i] if i < len(claims) and claims[i].key == data_set.key else None
@@ -100,8 +101,8 @@ def merged(claims: Sequence[Claim], added: Sequence[Claim]) -> tuple[Claim, ...]
 
 
 def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgement:
-    """The history that follows from the claims. A loss counts from the first date on at which it was held back, unless
-    the tobi was seen since."""
+    """Derives the history from the claims. A loss that was held back before counts from the first date at which it was,
+    unless the tobi was seen since."""
     entries: dict[int, str | None] = {}
     behind: dict[int, Claim] = {}
     whys: dict[int, Unknown] = {}
@@ -130,7 +131,8 @@ def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgemen
 
 
 def _next(claims: Sequence[Claim], evidence: Evidence, at: int, verdict: Verdict) -> int:
-    """The next date that may change the verdict: if it equals the newest claim, that of the next claim."""
+    """The index of the next date that may change the verdict. If the verdict agrees with the newest claim, that is the
+    date of the next claim."""
     i = bisect_right(claims, evidence.tists[at], key=lambda claim: claim.tist)
     newest = claims[i - 1]
     if newest.state != verdict.state or (newest.state is not None and newest.place != verdict.place):
@@ -143,9 +145,9 @@ def verdict_after(
 ) -> Verdict:
     """The verdict as of the date of ``group``, the data sets of one date that count.
 
-    A malformed handle counts less than a good one, then the greatest sha256 counts. A copy that ranks below the one
-    that counted before counts only if that one is known to be gone. That a loss is held back says more than that
-    another data set does not judge it.
+    Of several claims, one with a well-formed handle wins, then the one with the greatest sha256. A copy of lower
+    precedence than the previous one counts only if that one is known to be gone. As a reason, a loss that is held back
+    takes precedence over data sets that do not judge it.
     """
     looks = [evidence.look(item) for item in group]
     shown = [(look, claim) for look in looks if (claim := claim_of(claims, look.data_set, look)) is not None]
@@ -189,10 +191,10 @@ def _key(claim: Claim) -> tuple[int, int]:
 class Explanation:
     """What one data set says, and whether it counts.
 
-    ``state`` is the sha256 of the template at ``place``, None if there is none. ``outcome``: ``seen``; ``lost``
-    and ``absent`` (it was lost before); ``conflict`` (another data set of its date counts); ``superseded`` and
-    ``retracted`` (it does not count, because of the run or for the reason in ``by``); else the code of an
-    :class:`~archec.archive.absence.Unknown`, with its file or directory in ``by``.
+    ``state`` is the sha256 of the template at ``place``; None if there is none. ``outcome`` is ``seen``, ``lost``,
+    ``absent`` (it was lost before), ``conflict`` (another data set of the same date counts), ``superseded`` (by the run
+    in ``by``), ``retracted`` (for the reason in ``by``), or the code of an :class:`~archec.archive.absence.Unknown`
+    with its file or directory in ``by``.
     """
 
     tist: int
@@ -207,7 +209,7 @@ class Explanation:
 
 
 def explain(obi: Obi, evidence: Evidence) -> Iterator[Explanation]:
-    """All data sets in order, from the first one that contains the tobi."""
+    """Explains all data sets in order, from the first one that contains the tobi."""
     if not obi.claims:
         return
     history = History.of(judged(obi.id, obi.claims, evidence).entries)
@@ -227,9 +229,9 @@ def explain(obi: Obi, evidence: Evidence) -> Iterator[Explanation]:
 
 
 def last_seen(obi: Obi, evidence: Evidence, loss: int | None = None) -> int | None:
-    """When the newest held state (or the last one before the ``loss`` at this tist) was last confirmed, None if there
-    never was one: for a tobi the date of the newest data set that contains it, for a fobi the last visit that saw
-    contents. Otherwise when it was noted."""
+    """The tist at which the newest held state (with ``loss``, the last one before the loss at that tist) was last
+    confirmed: for a tobi that of the newest data set that contains it, for a fobi that of the last visit that received
+    its contents, otherwise when it was noted. None if it was never held."""
     now = obi.history.lost
     lost = now if loss is None else loss
     noted = max((tist for tist in obi.history.noted if lost is None or tist < lost), default=None)
@@ -250,7 +252,7 @@ def last_seen(obi: Obi, evidence: Evidence, loss: int | None = None) -> int | No
 
 
 def last_shown(claims: Sequence[Claim], evidence: Evidence) -> tuple[int, int]:
-    """The key of the newest data set that counts and contains the tobi, (0, 0) if there is none."""
+    """The key of the newest data set that counts and contains the tobi; (0, 0) if there is none."""
     end = len(evidence.keys)
     for claim in reversed(claims):
         start = bisect_left(evidence.keys, claim.key)
@@ -274,6 +276,6 @@ def _outcome(
             return "seen", ""
         return (after.why.word, after.why.by) if after.why is not None else ("conflict", "")
     entry = history.entry_at(data_set.tist)
-    if entry is None or entry[1] is None:  # since when a later data set may tell
+    if entry is None or entry[1] is None:
         return ("lost", "") if entry is not None and entry[0] == data_set.tist else ("absent", "")
     return (after.why.word, after.why.by) if after.why is not None else ("conflict", "")

@@ -1,4 +1,4 @@
-"""Losses of files: whether the last visit confirms one, and the records of losses that are held back."""
+"""Losses of files: whether the last visit confirms one; and the records of losses held back."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from archec.config import Config
 
 
 def is_lost(config: Config, visit: Visit) -> bool:
-    """Whether this visit confirms a loss: gone in ``lost_confirmations`` visits, the first and the
-    last of them at least ``lost_grace`` apart."""
+    """Whether a visit confirms a loss: the file was gone in ``lost_confirmations`` visits, the first and last of them
+    at least ``lost_grace`` apart."""
     return (
         visit.outcome == "gone"
         and visit.gone >= config.lost_confirmations
@@ -23,7 +23,7 @@ def is_lost(config: Config, visit: Visit) -> bool:
 
 
 def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
-    """The loss confirmed by the last visit to a fobi, if any, as noted by ``run``."""
+    """The record, noted by ``run``, of a loss that the last visit to a fobi confirms; None if there is none."""
     visit = fobi.visit
     if visit is None or not fobi.history.held or not is_lost(config, visit):
         return None
@@ -39,7 +39,7 @@ def loss_note(visit: Visit, run: int) -> Note:
 def held_back_record(
     run: int, losses: Iterable[tuple[str, str]], kind: Kind = "tobi"
 ) -> tuple[HeldBack, list[KeyedSet]]:
-    """The record of losses held back, given as (group, id), and the lists that it refers to."""
+    """Builds the record of losses held back, given as (group, id), and the id lists that it refers to."""
     by_group: defaultdict[str, list[str]] = defaultdict(list)
     for group, obi in losses:
         by_group[group].append(obi)
@@ -51,13 +51,13 @@ def held_back_record(
 def journalled(
     catalogue: Catalogue, record: HeldBack, lists: Iterable[KeyedSet]
 ) -> Iterator[SetAdded | LossesHeldBack]:
-    """The journal's lines of such a record; a list is written once."""
+    """Yields the journal records for a record of losses held back, with the lists that are not in the catalogue yet."""
     yield from (SetAdded.of(item) for item in lists if catalogue.keyed(item.key) is None)
     yield LossesHeldBack(record)
 
 
 def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str, str]]:
-    """The losses of a record, as they were journalled: (group, id)."""
+    """Yields the losses in a record as (group, id)."""
     for name, group in held_back.groups.items():
         for obi in ids_in(catalogue.keyed(group.ids) or b""):
             yield name, obi
@@ -66,8 +66,8 @@ def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str
 def without_accepted(
     catalogue: Catalogue, evidence: Evidence, data_set: DataSet, accepted: Collection[str]
 ) -> Iterator[tuple[HeldBack, list[KeyedSet]]]:
-    """The records of ``data_set`` and of later ones, without these losses. Tobis that are seen later are not among
-    them."""
+    """Yields new records of losses held back for ``data_set`` and later ones, without the ``accepted`` losses. Records
+    that do not change are left out."""
     runs = {one.run for one in evidence.data_sets if one.key >= data_set.key}
     for item in catalogue.held_back():
         if item.kind == "tobi" and item.run in runs:
@@ -78,5 +78,5 @@ def without_accepted(
 
 
 def files_of(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str, str]]:
-    """The files that a record lists, each with its host; none for templates."""
+    """Yields the files in a record as (host, URL); none for a record of templates."""
     return held_losses(catalogue, held_back) if held_back.kind == "fobi" else iter(())

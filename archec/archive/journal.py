@@ -1,4 +1,4 @@
-"""The records of journals: of each line only as much is read as is asked for."""
+"""Reads the records of journals. Lines of types that were not asked for are not decoded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _R = TypeVar("_R", bound=Struct)
 
 
 def records(path: Path, *kinds: type[_R], obis: Kind | None = None, words: Collection[bytes] = ()) -> Iterator[_R]:
-    """The records of these ``kinds`` in a journal, in its order, as :func:`records_in` has them. Raises
+    """Yields the records of these ``kinds`` in a journal, with the filters of :func:`records_in`. Raises
     :class:`archec.errors.CorruptJournal` with file and batch."""
     for batch in read_batches(path):
         yield from records_in(batch, path, *kinds, obis=obis, words=words)
@@ -26,8 +26,8 @@ def records(path: Path, *kinds: type[_R], obis: Kind | None = None, words: Colle
 def records_in(
     batch: JournalBatch, path: Path, *kinds: type[_R], obis: Kind | None = None, words: Collection[bytes] = ()
 ) -> Iterator[_R]:
-    """The records of these ``kinds`` in a batch of the journal at ``path``. Lines of other types are not decoded, nor
-    those of obis of another kind than ``obis``, nor, where ``words`` are given, those that contain none of them."""
+    """Yields the records of these ``kinds`` in a batch of the journal at ``path``: with ``obis``, only obis of that
+    kind; with ``words``, only lines that contain one of them. Other lines are not decoded."""
     starts = tuple(_start(kind, obis) for kind in kinds)
     for line in batch.lines:
         if line.startswith(starts) and (not words or any(word in line for word in words)):
@@ -50,6 +50,6 @@ def _decoded(line: bytes, batch: JournalBatch, path: Path) -> Record:
 
 
 def _start(kind: type[Struct], obis: Kind | None) -> bytes:
-    """How a line of this kind begins, as the encoder writes it."""
+    """The first bytes of a line of this type, as the encoder writes it."""
     tag = str(kind.__struct_config__.tag)
     return f'{{"type":"{tag}","kind":"{obis}"'.encode() if obis and tag == "obi" else f'{{"type":"{tag}"'.encode()

@@ -1,7 +1,7 @@
-"""The ledger of downloads in progress, with which the next ingest resumes those of a killed one.
+"""The ledger of downloads in progress, from which the next ingest resumes those of a killed one.
 
-One JSON object per line, in the work directory. The temporary files in it are not removed (:func:`left_parts`). It is
-not a record: it is verified against the bytes before it is used, and losing it only costs downloads.
+A file with one JSON object per line, in the work directory. The temporary files that it names are not removed
+(:func:`left_parts`). It is no evidence: it is checked against the bytes before use, and losing it only costs downloads.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MOST = 200_000
 class Download(Struct, frozen=True, omit_defaults=True):
     """A download into the temporary file ``temp`` of the obi store, for (``tist``, ``url``).
 
-    ``validator`` (an ETag or a Last-Modified) ties a range request to the received part; ``sha256`` is set if it is
-    complete; ``over``: nothing is left of it. The other fields are those of the response.
+    ``validator`` (an ETag or Last-Modified) is sent with range requests for the rest. ``sha256`` is set if the download
+    is complete. ``over``: it is no longer in progress. The other fields are those of the response.
     """
 
     url: str
@@ -44,7 +44,7 @@ _decoder = msgspec.json.Decoder(Download)
 
 
 class Ledger:
-    """See the module. Only for the holder of the run lock; a context manager."""
+    """The ledger, opened for appending. A context manager, for the holder of the run lock only."""
 
     def __init__(self, work: Path) -> None:
         self._path = path = work / _NAME
@@ -57,7 +57,7 @@ class Ledger:
             raise failure(error, path) from error
 
     def left(self, url: str) -> Download | None:
-        """The part of a download that an earlier process left."""
+        """The download of this URL, if an earlier process left one."""
         return self._open.get(url)
 
     def note(self, download: Download) -> None:
@@ -66,11 +66,11 @@ class Ledger:
         self._append(msgspec.json.encode(download) + b"\n")
 
     def committed(self, run: int) -> None:
-        """What came whole in this run is held now: nothing is left of it."""
+        """Removes the complete downloads of a run, which are now held."""
         self.over([url for url, one in self._open.items() if one.tist == run and one.sha256])
 
     def over(self, urls: Iterable[str]) -> None:
-        """Records that nothing is left of these downloads."""
+        """Removes downloads that are no longer in progress."""
         lines = [msgspec.json.encode(Download(url, over=True)) for url in urls if self._open.pop(url, None) is not None]
         if lines:
             self._append(b"\n".join([*lines, b""]))
@@ -83,14 +83,14 @@ class Ledger:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes it; removes it if no downloads are in progress."""
+        """Closes the file, and removes it if no downloads are in progress."""
         os.close(self._fd)
         if not self._open:
             self._path.unlink(missing_ok=True)
 
 
 def left_parts(work: Path) -> set[str]:
-    """The temporary files, by their paths in the obi store, that the next ingest continues."""
+    """The paths in the obi store of the temporary files that the next ingest continues."""
     return {one.temp for one in _left(work).values()}
 
 

@@ -1,4 +1,4 @@
-"""Lookups of one obi: its incidences, and its bytes as of a tist; and of the obis that held given bytes or a text."""
+"""Lookups: the incidences of an obi, its bytes as of a tist, and the obis that held given bytes or a given text."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ _PAGE = 500
 class HistoryRow:
     """One incidence as ``archec history`` shows it.
 
-    ``path`` is that of the bytes after all redirects, relative to the obi store; ``redirects`` are the URLs that lead
-    there, each with its HTTP status. ``kind`` is ``appeared``, ``changed``, ``lost`` or ``returned``; ``how`` is the
-    more precise kind of the note. ``last_seen`` is when the obi was last seen before a loss. ``status`` is that of this
-    URL itself, ``final_status`` that of the last URL of its redirects, None if the catalogue does not have it.
+    ``path`` is the path of the bytes after all redirects, relative to the obi store. ``redirects`` are the targets of
+    the redirects, each with the HTTP status that led to it. ``kind`` is ``appeared``, ``changed``, ``lost`` or
+    ``returned``; ``how`` is the more precise kind of the note. ``last_seen`` is when the obi was last seen before a
+    loss. ``status`` is the HTTP status of this URL, ``final_status`` that of the last redirect's target; None if not
+    in the catalogue.
     """
 
     tist: int
@@ -57,7 +58,7 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The state as of a time: noted at ``tist``, with the path of its bytes."""
+    """The state of an obi as of a time: when it was noted, and where its bytes are."""
 
     id: str
     tist: int
@@ -66,13 +67,13 @@ class Held:
     located: Located
 
     def open(self, layout: Layout) -> BinaryIO:
-        """The bytes."""
+        """Opens the bytes for reading."""
         return open_held(layout, self.located.path)
 
 
 def find(catalogue: Catalogue, raw: str) -> Obi:
-    """The obi behind any spelling of its id (:func:`archec.ids.typed`), or of the URL that differs by a trailing
-    slash only.
+    """Finds an obi by any spelling of its id (:func:`archec.ids.typed`), or by a URL that differs only in a trailing
+    slash.
 
     Raises BadName for an invalid id, NotHeld if the archive does not know it.
     """
@@ -99,7 +100,7 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
 
 
 def rows(archive: Archive, obi: Obi, evidence: Evidence) -> Iterator[HistoryRow]:
-    """Every incidence, oldest first."""
+    """Yields every incidence of an obi, oldest first."""
     for incidence in obi.history.incidences():
         tist, state = incidence.tist, incidence.state
         path = path_held(archive, obi, tist) if state is not None else None
@@ -126,9 +127,9 @@ def rows(archive: Archive, obi: Obi, evidence: Evidence) -> Iterator[HistoryRow]
 
 
 def held_at(archive: Archive, obi: Obi, when: int) -> Held:
-    """The bytes as of ``when``. Raises NotHeld with the reason if there were none.
+    """The state as of ``when``. Raises NotHeld with the reason if there was none.
 
-    Raises :class:`CorruptArchive` if they are in the history but not in the obi store.
+    Raises :class:`CorruptArchive` if it is in the history, but its bytes are not in the obi store.
     """
     entry = obi.history.entry_at(when)
     if entry is None:
@@ -149,7 +150,7 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
 
 
 def _never_held(catalogue: Catalogue, obi: Obi, when: int) -> tuple[str, str]:
-    """Why an obi was not held before or at ``when``, and what can be done about it."""
+    """Why an obi was not held at or before ``when``, and a hint what can be done about it."""
     claimed = {claim.key for claim in obi.claims if claim.state is not None and claim.tist <= when}
     for data_set in catalogue.data_sets() if claimed else ():
         if data_set.retracted and data_set.key in claimed:
@@ -167,8 +168,8 @@ def _never_held(catalogue: Catalogue, obi: Obi, when: int) -> tuple[str, str]:
 
 
 def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:
-    """Yields the bytes of ``held`` in chunks and verifies them: their number before the first chunk, their sha256 after
-    the last. Raises :class:`CorruptArchive` if they are not what was noted."""
+    """Passes the bytes of ``held`` to ``write`` in chunks and verifies them: the size before the first chunk, the
+    sha256 after the last. Raises :class:`CorruptArchive` if they do not match the noted state."""
     where = f"{layout.root}/{held.located.path}"
     digests = Digests()
     try:
@@ -198,7 +199,7 @@ def _spoilt(message: str) -> CorruptArchive:
 
 
 def path_held(archive: Archive, obi: Obi, tist: int) -> str | None:
-    """The path in the obi store of the bytes noted at (tist, obi), after all redirects; None if there are none."""
+    """The path in the obi store of the bytes noted at (tist, obi), after all redirects; None if they are missing."""
     try:
         return _locate(archive, obi, tist).path
     except (NotHeld, CorruptArchive):
@@ -206,8 +207,8 @@ def path_held(archive: Archive, obi: Obi, tist: int) -> str | None:
 
 
 def _locate(archive: Archive, obi: Obi, tist: int) -> Located:
-    """The place of the bytes noted at (tist, obi). A redirect by a trailing slash only has no link, and
-    leads to the state of its variant at that tist."""
+    """Locates the bytes noted at (tist, obi). A redirect that only adds or removes a trailing slash has no link: it
+    leads to the state of the other URL at that tist."""
     try:
         return locate(archive.layout, obi.bytes_at(tist), obi.id)
     except NotHeld:
@@ -220,8 +221,8 @@ def _locate(archive: Archive, obi: Obi, tist: int) -> Located:
 
 
 def _redirects(catalogue: Catalogue, fobi: Obi, tist: int) -> tuple[tuple[tuple[str, int], ...], int | None]:
-    """The redirects noted at ``tist``, each URL with the status that led there; and the status of the last one, None if
-    it was not noted or the chain does not end."""
+    """Returns the redirects noted at ``tist``, each target with the status that led to it, and the status of the last
+    target; None if that was not noted, or if the redirects form a loop or are too many."""
     hops: list[tuple[str, int]] = []
     seen = {fobi.id}
     current: Obi | None = fobi
@@ -242,8 +243,8 @@ def _redirects(catalogue: Catalogue, fobi: Obi, tist: int) -> tuple[tuple[tuple[
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An obi held these bytes from the tist ``noted`` until the tist ``until``, when it changed or was lost (None: it
-    holds them now). ``path`` is relative to the obi store, None if nothing is there."""
+    """An obi that held the bytes from the tist ``noted`` until the tist ``until``, when it changed or was lost (None:
+    it still holds them). ``path`` is relative to the obi store; None if the bytes are missing."""
 
     id: str
     kind: Kind
@@ -256,7 +257,7 @@ class Holding:
     path: str | None
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The holding as JSON values."""
         until = iso(self.until) if self.until is not None else None
         return {
             "id": self.id, "kind": self.kind, "noted": self.noted, "noted_time": iso(self.noted),
@@ -266,7 +267,7 @@ class Holding:
 
 
 def holdings(archive: Archive, checksum: Checksum, value: str) -> Iterator[Holding]:
-    """All obis that held bytes with this ``sha256``, ``md5`` or text checksum (``text``), obi by obi."""
+    """Yields all obis that held bytes with this ``sha256``, ``md5`` or text checksum (``text``)."""
     for kind in KINDS:
         ids = archive.catalogue.holders(kind, checksum, value)
         while page := list(islice(ids, _PAGE)):

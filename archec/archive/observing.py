@@ -1,4 +1,4 @@
-"""Observations for WARC records: the noted states of an obi, and their bytes."""
+"""Converts the noted states of an obi and their bytes to WARC records and rows of an index."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from archec.warc.records import Contents, Observation, RecordKind
 
 
 def states(obi: Obi) -> Iterator[Observation]:
-    """The noted states of an obi, oldest first."""
+    """Yields the noted states of an obi as observations, oldest first."""
     for tist, sha256 in obi.history:
         if sha256 is not None:
             yield state(obi, tist, sha256)
 
 
 def state(obi: Obi, tist: int, sha256: str) -> Observation:
-    """The state that was noted at ``tist``."""
+    """The observation for the state that was noted at ``tist``."""
     version = obi.versions.get(sha256)
     at = obi.bytes_at(tist)
     if obi.kind != "fobi":
@@ -41,10 +41,10 @@ def state(obi: Obi, tist: int, sha256: str) -> Observation:
 
 
 def record_of(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Contents | None]:
-    """The record of a state, and its contents; None for a redirect, which has none.
+    """Returns the WARC record of a state, and its contents; None for a redirect, which has none.
 
-    Raises NotHeld, CorruptArchive and StorageFailed if the bytes cannot be read. The caller must verify that they are
-    those that were noted.
+    Raises NotHeld, CorruptArchive and StorageFailed if the bytes cannot be read. The caller must verify that they match
+    the noted state.
     """
     if seen.kind == "redirect":
         return records.redirect(seen, records.http_head(seen)), None
@@ -57,7 +57,7 @@ def record_of(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Content
 
 
 def index_fields(seen: Observation) -> dict[str, Any]:
-    """The row of an observation in an index, without key and time: ``obi`` and ``tist`` lead to its bytes."""
+    """The row of an observation in an index, without key and time. ``obi`` and ``tist`` locate its bytes."""
     status = {"status": str(records.http_status(seen))} if seen.kind in ("response", "redirect") else {}
     return {
         "url": target_uri(seen.id),

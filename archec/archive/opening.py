@@ -47,15 +47,15 @@ class Archive:
 
 
 def scratch_space(config: Config) -> Path:
-    """The directory for scratch files of what only reads: where temporary files belong if the archive's cannot be
-    written."""
+    """The directory for scratch files of commands that only read: the archive's work directory, or the system's
+    directory for temporary files if that is not writable."""
     return Path(tempfile.gettempdir()) if unwritable(config.work_path / "scratch") else config.work_path
 
 
 @contextmanager
 def scratch_folder(config: Config) -> Iterator[Path]:
-    """A new directory for scratch files, which is removed at the end of the block. What killed processes left is
-    removed when no other process has one."""
+    """Creates a directory for scratch files, which is removed at the end of the block. Those of killed processes are
+    removed when no other process uses one."""
     parent = scratch_space(config)
     with ExitStack() as stack:
         with storage_errors(parent):
@@ -75,8 +75,8 @@ def scratch_folder(config: Config) -> Iterator[Path]:
 
 @contextmanager
 def locked(config: Config, what: str, meter: Meter = SILENT, *, wait: bool = False) -> Iterator[Archive]:
-    """Opens the archive for writing, with the run lock and a catalogue that has followed the journals. Raises
-    :class:`archec.errors.LockHeld` if another run is active; ``wait``: waits for its end."""
+    """Opens the archive for writing: takes the run lock and updates the catalogue from the journals. Raises
+    :class:`archec.errors.LockHeld` if another run is active, unless ``wait`` is set, which waits for its end."""
     layout = open_store(config)
     with (
         run_lock(layout, what, meter, wait=wait),
@@ -89,7 +89,7 @@ def locked(config: Config, what: str, meter: Meter = SILENT, *, wait: bool = Fal
 
 @contextmanager
 def opened(config: Config) -> Iterator[Archive]:
-    """Opens the archive for reading; creates and changes nothing.
+    """Opens the archive for reading. Creates and changes nothing.
 
     Raises :class:`archec.errors.CatalogueError` if there is no catalogue: only runs and rebuilds create one.
     """

@@ -1,4 +1,4 @@
-"""Recovery: the catalogue follows the journals, after a kill or from scratch (``archec rebuild``)."""
+"""Recovery: updates the catalogue from the journals, after a kill or from scratch (``archec rebuild``)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _OLDER = (
 class LastRun:
     """The newest run of the archive according to its journal.
 
-    ``start`` is None if the journal has no complete batch yet; ``state`` is ``running`` if it has no ``end`` line;
-    ``merged``: its data set was read and merged; ``report`` is that of its last ``end`` line.
+    ``start`` is None if the journal has no complete batch yet. ``state`` is ``running`` if it does not end with an
+    ``end`` line. ``merged``: its data set was read and merged. ``report`` is that of its last ``end`` line.
     """
 
     journal: JournalFile
@@ -52,7 +52,7 @@ class LastRun:
 
 
 def last_run(layout: Layout) -> LastRun | None:
-    """The newest run, None for an archive without runs. Reads an unfinished journal completely."""
+    """The newest run; None for an archive without runs. Reads an unfinished journal completely."""
     files = journals(layout)
     if not files:
         return None
@@ -102,9 +102,10 @@ def refuse_past(catalogue: Catalogue) -> None:
 
 
 def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) -> bool:
-    """Whether the catalogue may be behind the journals; cheap, and takes no lock.
+    """Whether the catalogue may be behind the journals. Cheap, and takes no lock.
 
-    If a run may be resumed, the end of its journal is trusted, unless ``trusting`` is false, as in checks for damage.
+    For a run that may be resumed, the number of the last batch in its journal is trusted unless ``trusting`` is false,
+    as in checks for damage.
     """
     position = catalogue.position()
     behind = [f for f in journals(layout) if f.tist >= position.run]
@@ -118,7 +119,7 @@ def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) ->
 def _newest_batch(journal: JournalFile) -> int:
     if not journal.finished:
         return newest_batch(journal.path)
-    return max((batch.n for batch in read_batches(journal.path)), default=0)  # of a run that was not resumed
+    return max((batch.n for batch in read_batches(journal.path)), default=0)  # the run was closed without being resumed
 
 
 def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Position) -> bool:
@@ -128,18 +129,18 @@ def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Pos
 
 
 def _ended(catalogue: Catalogue, run: int) -> bool:
-    """Whether the catalogue has the run's last line, and therefore all of its journal."""
+    """Whether the catalogue has the end of a run, and therefore all of its journal."""
     known = catalogue.run(run)
     return known is not None and known.state not in UNFINISHED
 
 
 def rebuild(layout: Layout, catalogue: Catalogue, *, until: int = 0, meter: Meter = SILENT) -> int:
-    """Empties the catalogue and derives it from the archive directory alone; returns the number of batches. With
-    ``until``, a run (:func:`need_run`), it shows the archive as of the end of this run, and nothing can be added to it.
+    """Empties the catalogue and fills it again from the archive directory alone. Returns the number of batches. With
+    ``until``, a run (:func:`need_run`), it shows the archive as of the end of that run and becomes read-only.
 
-    All journals are read beforehand: if one of them is damaged, or the catalogue has
-    followed them to a batch that no longer exists and that no ``fork`` declares as lost, it is left unchanged. Raises
-    :class:`CorruptJournal` and :class:`CorruptArchive`.
+    All journals are read beforehand. The catalogue is left unchanged if one of them is damaged, or if it has followed
+    them to a batch that no longer exists and that no ``fork`` declares as lost. Raises :class:`CorruptJournal` and
+    :class:`CorruptArchive`.
     """
     foreign = not_of_this_store(layout)
     if foreign:
@@ -183,15 +184,15 @@ def need_run(layout: Layout, run: int) -> None:
 
 
 def follow_until(layout: Layout, catalogue: Catalogue, end: Position, meter: Meter = SILENT) -> int:
-    """Lets an empty catalogue follow the journals up to a batch; returns the number of batches. A catalogue made with
-    ``--until`` ends with that run."""
+    """Fills an empty catalogue from the journals up to the batch ``end``. Returns the number of batches. If ``end`` has
+    an ``until``, the catalogue is one made with ``--until`` that run."""
     files = [journal for journal in journals(layout) if journal.tist <= end.run]
     return _follow(layout, catalogue, files, Position(), meter, end._replace(until=end.run if end.until else 0))
 
 
 def not_of_this_store(layout: Layout) -> str:
     """Why the journals cannot belong to the obis in the store: there are none, or none of them mentions a tist of the
-    store. Empty if nothing is wrong, or damage prevents the check."""
+    store. Empty if they may belong to it, also if a damaged journal prevents the check."""
     held = set(held_tists(layout))
     if not held:
         return ""
@@ -209,7 +210,7 @@ def not_of_this_store(layout: Layout) -> str:
 
 
 def tobis_in_journals(layout: Layout, ids: Collection[str]) -> dict[str, Obi]:
-    """Tobis as the journals have them, for those that a database refuses. Reads all journals."""
+    """Derives tobis from the journals, for those that a database has refused. Reads all journals."""
     starts = tuple(b'{"type":"obi","kind":"tobi","id":' + msgspec.json.encode(obi) + b"," for obi in ids)
     found: dict[str, Obi] = {}
     for journal in journals(layout):
@@ -227,7 +228,7 @@ def _tists(record: RunStart | DataSetRead) -> set[int]:
 
 
 def _position(catalogue: Catalogue) -> Position:
-    """The position of a catalogue in the journals, if it can be read."""
+    """The position of a catalogue; the initial one if the catalogue cannot be read."""
     try:
         return catalogue.position()
     except CatalogueGone:
@@ -237,8 +238,8 @@ def _position(catalogue: Catalogue) -> Position:
 
 
 def _check(files: Sequence[JournalFile], position: Position, meter: Meter) -> tuple[bool, int]:
-    """Whether the journals, which must be valid, contain the batch of ``position`` or a fork that declares it lost; and
-    how many lines they have."""
+    """Returns whether the journals contain the batch of ``position``, or a fork that declares it lost, and how many
+    lines they have. Raises CorruptArchive if a journal is invalid."""
     lines, head, known = 0, NO_BATCH, not (position.run and position.head)
     for journal in files:
         for batch in read_batches(journal.path):

@@ -1,5 +1,4 @@
-"""The report of a run, counted while it runs, printed and journalled at its end; also the counts of its visits by
-host."""
+"""The report of a run: counted while it runs, printed and journalled at its end. It includes counts by host."""
 
 from __future__ import annotations
 
@@ -23,12 +22,12 @@ FAULTS = frozenset(
 )
 """Outcomes that are about the host, not about a single file."""
 UNANSWERED = frozenset(("unreachable", "timeout", "blocked-address"))
-"""Those of them without an answer of any host."""
+"""The faults for which there was no response at all."""
 
 NOT_ASKED = "not-asked"
-"""The reason why a file is deferred whose host must not be asked yet, or was not reached before the run gave up."""
+"""The reason for deferring a file whose host must not be asked yet, or was not reached before the run gave up."""
 _MOST_HOSTS = 50_000
-"""Maximum number of hosts tracked individually; visits to others count for no host."""
+"""Maximum number of hosts that are tracked; visits to further ones are not counted by host."""
 _MOST_TROUBLE = 100
 _MOST_LARGE = 30
 _KINDS = ("new", "changed", "cosmetic", "file-url", "returned", "same", "moved", "withheld", "lost", "held_back")
@@ -37,18 +36,18 @@ _LONGEST_MESSAGE = 600
 
 
 class Totals(NamedTuple):
-    """The contents of the archive at the end of a run: bytes written to the obi store by all runs so far, and obis."""
+    """The size of the archive at the end of a run: bytes written to the obi store by all runs so far, and obis."""
 
     stored_bytes: int
     obis: Counts
 
     def as_value(self) -> dict[str, int]:
-        """As JSON values."""
+        """The totals as JSON values."""
         return {"stored_bytes": self.stored_bytes, **self.obis._asdict()}
 
 
 class HostFigures(NamedTuple):
-    """One host: visits, number of its deferred files, visits by outcome, deferred files by reason."""
+    """Counts of one host: visits, deferred files, visits by outcome, deferred files by reason."""
 
     host: str
     visits: int
@@ -58,7 +57,7 @@ class HostFigures(NamedTuple):
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> HostFigures:
-        """From the JSON value in a report."""
+        """Builds the counts from the JSON value in a report."""
         reasons = dict(value.get("reasons", {}))
         return cls(str(value["host"]), int(value["visits"]), int(value["deferred"]), dict(value["outcomes"]), reasons)
 
@@ -74,7 +73,7 @@ class HostFigures(NamedTuple):
 
 
 class Hosts:
-    """Running totals by host. Memory is bounded: see ``_MOST_HOSTS``."""
+    """Running totals by host. Memory is bounded by ``_MOST_HOSTS``."""
 
     def __init__(self) -> None:
         self._outcomes: dict[str, Counter[str]] = {}
@@ -135,9 +134,9 @@ class Hosts:
 
 @dataclass(slots=True)
 class Report:
-    """Running totals of one run. Durations are seconds, sizes bytes. ``deferred`` counts files that are deferred to the
-    next run by reason: an outcome, or :data:`NOT_ASKED`; ``filesets`` are the results of an ingest by status.
-    ``resumed``: an earlier command began it; ``merged``: its data set has been read and merged."""
+    """Running totals of one run. Durations are in seconds, sizes in bytes. ``deferred`` counts files that are deferred
+    to the next run, by reason: an outcome or :data:`NOT_ASKED`. ``filesets`` counts the results of an ingest by status.
+    ``resumed``: an earlier command started the run. ``merged``: its data set has been read and merged."""
 
     run: int
     data_set: int
@@ -177,12 +176,12 @@ class Report:
 
     @property
     def resumable(self) -> bool:
-        """Whether the run can be resumed if it stops now: not if a directory was partly read, because it may change."""
+        """Whether the run can be resumed if it stops now. A partly read directory cannot be: it may change."""
         return self.merged or self.kind == "tarball"
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Measures the time within the block as that of a phase."""
+        """Adds the time spent in the block to a phase."""
         self.phase, self.began = phase, time.monotonic()
         try:
             yield
@@ -197,8 +196,8 @@ class Report:
         return {**self.seconds, self.phase: self.seconds.get(self.phase, 0.0) + lasted}
 
     def visited(self, record: ObiChange, times: int = 1) -> None:
-        """Counts a visit to a file (outcome, host, whether a template names it), and what was noted of it. A returned
-        file is ``returned`` and not also ``new``. -1 times subtracts it."""
+        """Counts a visit to a file (outcome, host, whether a template names it) and what it noted. A returned file
+        counts as ``returned`` and not as ``new``. ``times`` -1 subtracts the visit."""
         if record.visit is not None:
             outcome = record.visit.outcome
             back = outcome == "new" and any(note.kind == "returned" for note in record.notes.values())
@@ -213,10 +212,8 @@ class Report:
                 self.fobis["suspect"] += times
 
     def forget(self, record: Record) -> None:
-        """Subtracts the counts of a template or a visit that could not be stored.
-
-        Requests made and bytes received still count.
-        """
+        """Subtracts the counts of a template or visit that could not be stored. Its requests and received bytes still
+        count."""
         if not isinstance(record, ObiChange):
             return
         self.stored_bytes -= kept_bytes(record)
@@ -226,7 +223,7 @@ class Report:
             self.tobis[record.notes[self.data_set].kind] -= 1
 
     def put_off(self, url: str, why: str) -> None:
-        """Counts a file that is deferred to the next run with its host."""
+        """Counts a file that is deferred to the next run, also for its host."""
         self.deferred[why] += 1
         self.hosts.put_off(host_of(url), why)
 
@@ -248,7 +245,7 @@ class Report:
         self.problem_counts.update(counts)
 
     def restore(self, value: Mapping[str, Any]) -> None:
-        """Restores the counts of the part of the run before a pause; those of visits are restored from the journal,
+        """Restores the counts from before a pause, except those of visits, which are counted again from the journal
         with :meth:`visited`."""
         self.whole = bool(value["data_set"]["whole"])
         self.complete = bool(value["data_set"]["complete"])
@@ -339,7 +336,7 @@ class Report:
 
 
 def kept_bytes(record: ObiChange) -> int:
-    """Bytes stored for a record: of a new or changed template, or of a body under the URL's own name."""
+    """Bytes stored for a record: those of a new or changed template, or of a body under the URL's own name."""
     if record.version is None:
         return 0
     if record.kind == "fobi" and (not record.put or any(note.target for note in record.notes.values())):

@@ -1,8 +1,8 @@
 """Retraction of visits: derives the histories of files without the visits of some runs.
 
-The catalogue has only the last visit to a file, so the journals are read again. The history is a function of the visits
-that count: it does not depend on the order in which runs were retracted, and is restored when a retraction is undone.
-The same holds for the records of hosts, for losses held back, and for when a file is due. Bytes stay where they are.
+The catalogue has only the last visit to each file, so the journals are read again. The history is a function of the
+visits that count: it does not depend on the order in which runs were retracted, and is restored when a retraction is
+undone. The same holds for the records of hosts, for losses held back, and for due dates. Bytes stay where they are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from archec.store.journal_reader import JournalFile, journal_of, journals, read_
 from archec.store.sorting import SortedLines
 from archec.tist import MAX_TIST
 
-_SPEAKS = (b'{"type":"run"', b'{"type":"obi","kind":"fobi"', b'{"type":"host"', b'{"type":"held-back"')
+_RELEVANT = (b'{"type":"run"', b'{"type":"obi","kind":"fobi"', b'{"type":"host"', b'{"type":"held-back"')
 _CONCLUDED = b"r"
 _BUCKETS = 1 << 24
 
@@ -36,14 +36,15 @@ _Other = HostNoted | LossesHeldBack
 
 
 class Withdrawn(NamedTuple):
-    """The result of a retraction of visits: number of files due immediately, and of files whose history changed."""
+    """The result of a retraction of visits: the numbers of files that are due immediately, and whose history
+    changed."""
 
     due: int
     changed: int
 
 
 class _Seen(NamedTuple):
-    """What a visit saw: a state, or None; ``failed``: it counts as a failed visit."""
+    """A visit, the state that it saw (None if it saw none), and whether it counts as failed."""
 
     visit: Visit
     state: str | None
@@ -51,7 +52,8 @@ class _Seen(NamedTuple):
 
 
 class _Loss(NamedTuple):
-    """A loss: its tist, which is that of the first visit that found the file gone, that of the last, and its note."""
+    """A loss: the tists of the first and the last visit that found the file gone, and its note. Its tist is the
+    first."""
 
     since: int
     until: int
@@ -59,7 +61,7 @@ class _Loss(NamedTuple):
 
 
 class _Facts:
-    """Everything in the journals about one file, whether it counts or not."""
+    """Everything in the journals about one file, including what does not count."""
 
     def __init__(self, changes: Iterable[tuple[ObiChange, bool]]) -> None:
         self.obi: Obi | None = None
@@ -90,7 +92,7 @@ class _Facts:
         self.seen[visit.tist] = _Seen(visit, state, failed)
 
     def note(self, tist: int, state: str, before: str | None, *, first: bool) -> Note:
-        """The note of an entry: that of the visit, or of the one that brought these bytes."""
+        """The note for an entry: that of the visit, or of the visit that received these bytes."""
         noted, note = self._noted.get(tist, ("", Note(tist, "")))
         if noted != state:
             at, note = max((when, own) for when, (there, own) in self._noted.items() if there == state and when < tist)
@@ -103,13 +105,13 @@ class _Facts:
 def visits_files(archive: Archive, run: int) -> bool:
     """Whether the journal of a run has a visit to a file."""
     journal = journal_of(archive.layout, run)
-    said = _said(journal) if journal is not None else ()
+    said = _relevant_records(journal) if journal is not None else ()
     return any(isinstance(record, ObiChange) and record.visit is not None for record, _ in said)
 
 
 def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
-    """Derives again, from the visits of the runs that are not retracted, the histories of the files that ``run``
-    visited, the records of its hosts, and which losses are held back. Files whose last visit does not count are due
+    """Derives the histories of the files that ``run`` visited, the records of its hosts, and the losses held back
+    again, from the visits of the runs that are not retracted. Files whose last visit does not count become due
     immediately."""
     out = archive.catalogue.retracted_runs()
     due = changed = 0
@@ -137,7 +139,7 @@ def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
 
 
 def _hold_back(archive: Archive, stated: HeldBack, run: int, to: Commits) -> None:
-    """Journals which files of a record are still held back: those whose last visit that counts confirms their loss."""
+    """Journals which losses of a record are still held back: those confirmed by the last visit that counts."""
     catalogue = archive.catalogue
     hosts = {url: host for host, url in files_of(catalogue, stated)}
     fobis = catalogue.obis("fobi", hosts).values()
@@ -150,23 +152,23 @@ def _hold_back(archive: Archive, stated: HeldBack, run: int, to: Commits) -> Non
 
 
 def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) -> list[_Other]:
-    """The lines of all journals about the files that the run visited (and a few others), sorted by id, then in the
-    order of the journals; for the records of its hosts, those of the runs that count, with failures counted over
-    these; and all losses held back."""
+    """Adds the journal lines about the files that the run visited (and some others, whose hashes collide) to ``to``,
+    which sorts them by id, then in the order of the journals. Returns the records of the run's hosts, taken from the
+    runs that count and with failures counted over these, and all records of losses held back."""
     files = journals(archive.layout)
     wanted = bytearray(_BUCKETS)
     others: dict[str | int, _Other] = {}
     stated: dict[str, int] = {}
     for journal in files:
         if journal.tist == run:
-            for record, _ in _said(journal):
+            for record, _ in _relevant_records(journal):
                 if isinstance(record, ObiChange):
                     wanted[_bucket(record.id)] = 1
                 elif isinstance(record, HostNoted):
                     others[record.host.host] = HostNoted(HostState(record.host.host, run))
     number = 0
     for journal in files:
-        for record, line in _said(journal):
+        for record, line in _relevant_records(journal):
             if isinstance(record, ObiChange):
                 number += 1
                 if wanted[_bucket(record.id)]:
@@ -186,14 +188,14 @@ def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) 
     return list(others.values())
 
 
-def _said(journal: JournalFile) -> Iterator[tuple[ObiChange | _Other, bytes]]:
-    """The lines of a journal about files, hosts and losses held back, each with whether it is a conclusion of a
-    retraction."""
+def _relevant_records(journal: JournalFile) -> Iterator[tuple[ObiChange | _Other, bytes]]:
+    """Yields the records of a journal about files, hosts and losses held back, each with its line. The line begins with
+    a mark: ``r`` if it is a conclusion of a retraction, else a blank."""
     mark = b" "
     for batch in read_batches(journal.path):
         where = f"{journal.path}, batch {batch.n}"
         for line in batch.lines:
-            if line.startswith(_SPEAKS):
+            if line.startswith(_RELEVANT):
                 record = decode(line, where)
                 if isinstance(record, RunStart):
                     mark = _CONCLUDED if record.kind == "retract" else b" "
@@ -202,11 +204,11 @@ def _said(journal: JournalFile) -> Iterator[tuple[ObiChange | _Other, bytes]]:
 
 
 def _parsed(line: bytes) -> tuple[ObiChange, bool]:
-    said = line.partition(b"\0")[2]
-    change = decode(said[16:])
+    rest = line.partition(b"\0")[2]
+    change = decode(rest[16:])
     if not isinstance(change, ObiChange):
         raise TypeError(f"not of a file: {change!r}")
-    return change, said[15:16] == _CONCLUDED
+    return change, rest[15:16] == _CONCLUDED
 
 
 def _bucket(obi: str) -> int:
@@ -214,7 +216,7 @@ def _bucket(obi: str) -> int:
 
 
 def _without(config: Config, facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChange]:
-    """The change that brings an obi to its state without the visits of the runs ``out``."""
+    """Yields the records that give an obi its state without the visits of the runs ``out``; none if it has that."""
     visits = _counting(facts, out)
     entries, notes = _history(config, facts, visits, out)
     none = Visit(max(facts.seen), "doubtful", message="the visits of this run were retracted")
@@ -241,10 +243,11 @@ def _without(config: Config, facts: _Facts, obi: Obi, out: Collection[int]) -> I
 def _history(
     config: Config, facts: _Facts, visits: Sequence[Visit], out: Collection[int]
 ) -> tuple[dict[int, str | None], dict[int, Note]]:
-    """The entries that follow from the visits that count, and their notes.
+    """Returns the entries that follow from the visits that count, and their notes.
 
-    A loss stays if all visits that found the file gone count, and no counting visit saw contents in between. Otherwise
-    it is noted by the first later visit that, with those that count, confirms it, or awaits the next visit.
+    A loss stays if all visits that found the file gone count, and no visit that counts saw contents in between.
+    Otherwise it is noted by the first later visit that confirms it together with others that count; if there is none,
+    the next visit decides.
     """
     seen = {tist: one.state for tist, one in facts.seen.items() if one.state is not None and tist not in out}
     gone = {tist for tist, one in facts.seen.items() if one.visit.outcome == "gone" and tist in out}
@@ -270,11 +273,11 @@ def _history(
 
 
 def _counting(facts: _Facts, out: Collection[int]) -> list[Visit]:
-    """The visits that count, with the counters over visits."""
+    """The visits that count, in order, with their counters over several visits counted again."""
     visits: list[Visit] = []
     for tist, seen in sorted(facts.seen.items()):
         if tist not in out:
-            comes_to_nothing = seen.state is None and seen.visit.outcome != "doubtful"
+            saw_nothing = seen.state is None and seen.visit.outcome != "doubtful"
             last = visits[-1] if visits else None
-            visits.append(seen.visit.following(last, failed=seen.failed) if comes_to_nothing else seen.visit)
+            visits.append(seen.visit.following(last, failed=seen.failed) if saw_nothing else seen.visit)
     return visits

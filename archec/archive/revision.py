@@ -1,4 +1,4 @@
-"""Revision: the items to commit when the history of a tobi is derived again from its claims."""
+"""Revision: derives the histories of tobis again from their claims, and builds the items to commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BATCH = 500
 
 
 def evidence_of(catalogue: Catalogue) -> Evidence:
-    """All data sets of the archive."""
+    """The evidence of all data sets of the archive."""
     return Evidence(catalogue.data_sets(), catalogue.keyed, catalogue.held_back())
 
 
@@ -32,11 +32,11 @@ def concluded(
     version: Version | None = None,
     placement: Placement | None = None,
 ) -> CommitItem | None:
-    """The item that ``run`` must commit so that the history of a tobi becomes that of ``judgement``; None if it already
-    is.
+    """Builds the item that ``run`` must commit so that the history of a tobi becomes that of ``judgement``. Returns
+    None if nothing changes.
 
-    ``added`` are new claims; ``kinds`` is how entries differ from their predecessors, all others are restated.
-    ``version`` and ``placement`` are those of new contents.
+    ``added`` are new claims. ``kinds`` has the kinds of the notes by tist; other entries are ``restated``. ``version``
+    and ``placement`` are those of new contents.
     """
     history = obi.history.as_dict()
     put = {tist: state for tist, state in judgement.entries.items() if tist not in history or history[tist] != state}
@@ -72,13 +72,13 @@ def concluded(
 
 
 def _reason(judgement: Judgement, claims: Sequence[Claim], tist: int) -> str:
-    """The reason why a tobi is lost at ``tist``: its last place."""
+    """The reason for the loss of a tobi at ``tist``, which names its last place."""
     seen = [claim.place for claim in claims if claim.state is not None and claim.tist < tist]
     return f"no longer in {seen[-1] if seen else judgement.last.place}, which was read without it or has been removed"
 
 
 def judge_again(catalogue: Catalogue, ids: Iterable[str] | None, evidence: Evidence, run: int, to: Commits) -> int:
-    """Derives the histories of these tobis, or of all, again from the known data sets; returns how many changed."""
+    """Derives the histories of these tobis (None: of all) again from the known data sets. Returns how many changed."""
     changed = 0
     for obi in _obis(catalogue, ids):
         item = concluded(obi, (), judged(obi.id, obi.claims, evidence), run)

@@ -1,5 +1,6 @@
-"""Runs of any kind: how one follows another and ends, and the report of an interrupted one, counted again from its
-journal. A run that failed before it began has no tist and no journal; a file records it until the next one begins.
+"""The life cycle of runs of any kind: how one follows another and ends, and the report of an interrupted run, recounted
+from its journal. A run that failed before it began has no tist and no journal; a file records it until the next one
+begins.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _PAGE = 50
 
 
 def newest_first(catalogue: Catalogue, before: int = MAX_TIST + 1) -> Iterator[Run]:
-    """The runs with tist < ``before``, newest first; page by page."""
+    """Yields the runs with a tist less than ``before``, newest first. Reads them page by page."""
     page = catalogue.newest_runs(before, _PAGE)
     while page:
         yield from page
@@ -46,7 +47,7 @@ def newest_first(catalogue: Catalogue, before: int = MAX_TIST + 1) -> Iterator[R
 
 
 def stored_before(catalogue: Catalogue, run: int = MAX_TIST + 1) -> int:
-    """Bytes written by the runs before ``run``: the newest known total, and everything after it."""
+    """Bytes written by the runs before ``run``: the newest total in a report, plus those of the runs after it."""
     stored = 0
     for earlier in newest_first(catalogue, run):
         try:
@@ -69,11 +70,11 @@ def newest_gathering(catalogue: Catalogue) -> int:
 
 
 def recounted(last: LastRun, start: RunStart) -> Report:
-    """The report of an interrupted run: that of its last ``end`` line, plus what was journalled after it.
+    """Recounts the report of an interrupted run: that of its last ``end`` line, plus what was journalled after it.
 
-    Requests and bytes after that line are those of the visits in the journal, without the hops of redirects and bodies
-    that were not kept. A run that was not merged reads its data set again when it is resumed, and then finds what it
-    has already noted unchanged: until then ``same`` is too small by that number.
+    Requests and bytes after that line are those of the visits in the journal, without redirect hops and bodies that
+    were not kept. A run that was not merged reads its data set again when it is resumed, and then counts what it has
+    already noted as unchanged; until then ``same`` is too small by that number.
     """
     report = Report(start.tist, start.data_set, start.form, start.source, merged=last.merged)
     is_ingest, ingested = start.kind == "fileset", Counter[str]()
@@ -124,8 +125,8 @@ def _add_tobi(report: Report, change: ObiChange) -> None:
 
 
 def next_run(archive: Archive) -> int:
-    """The software tist of a new run. What the newest one left is removed; if it is unfinished, it is not resumed any
-    more, and its journal is closed."""
+    """Returns the software tist for a new run. Removes the temporary files of the newest run, and closes its journal if
+    it is unfinished: it can no longer be resumed."""
     last = last_run(archive.layout)
     if last is None:
         return stamp(None)
@@ -136,8 +137,8 @@ def next_run(archive: Archive) -> int:
 
 
 def sweep(archive: Archive, last: LastRun) -> None:
-    """Removes the temporary files and the scratch space that a killed run left, except downloads of data sets, which
-    the next ingest continues."""
+    """Removes the temporary files and the scratch space of a killed run, except downloads of data sets, which the next
+    ingest continues."""
     run, layout = last.journal.tist, archive.layout
     sweep_runs(layout)
     shutil.rmtree(archive.work / str(run), ignore_errors=True)
@@ -150,7 +151,7 @@ def sweep(archive: Archive, last: LastRun) -> None:
 
 
 def end_run(catalogue: Catalogue, committer: Committer, report: Report) -> None:
-    """Journals the end of a run, and completes its journal unless the run can be resumed."""
+    """Journals the end of a run. Completes its journal, unless its budget is exhausted and it can be resumed."""
     committer.commit()
     report.totals = totals(catalogue, report)
     committer.add(CommitItem(RunEnd(report.run, report.state, report.as_value())))
@@ -160,7 +161,7 @@ def end_run(catalogue: Catalogue, committer: Committer, report: Report) -> None:
 
 
 def stop_run(committer: Committer, report: Report, error: BaseException) -> None:
-    """Journals why a run stops and how far it got, if that can be written."""
+    """Journals why a run stops and how far it got, if the journal can be written to."""
     if isinstance(error, ArchecError):
         report.state, report.message = "failed", error.message
     else:
@@ -184,10 +185,8 @@ def close_interrupted_run(archive: Archive, last: LastRun) -> None:
 
 
 def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Committer) -> None:
-    """Closes an unfinished run: what it noted stays, but it causes no losses.
-
-    A retraction, or a decision about losses, is completed.
-    """
+    """Draws the conclusions of a run that is not resumed: what it noted stays, but it causes no losses. A retraction,
+    or a decision about losses, is completed."""
     catalogue = archive.catalogue
     evidence = evidence_of(catalogue)
     if "visits" in start.options:
@@ -206,13 +205,13 @@ def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Commi
 
 
 def _noted(last: LastRun) -> set[int]:
-    """The data sets, by their runs, for which the run has journalled claims at the date of its own data set."""
+    """The runs of the data sets for which this run has journalled claims at the date of its own data set."""
     tist = last.start.data_set if last.start is not None else 0
     return {claim.run for record in _changes(last) for claim in record.claims if claim.tist == tist}
 
 
 def _touched(last: LastRun) -> Iterator[str]:
-    """The tobis of which the run noted something, possibly with repetitions."""
+    """The tobis that the run noted, possibly with repetitions."""
     return (record.id for record in _changes(last))
 
 
@@ -226,19 +225,19 @@ def _message_of(last: LastRun) -> str:
 
 
 def totals(catalogue: Catalogue, report: Report) -> Totals:
-    """The contents of the archive at the end of this run."""
+    """The size of the archive at the end of this run."""
     return Totals(stored_before(catalogue, report.run) + report.stored_bytes, catalogue.counts())
 
 
 class Unbegun(Struct, frozen=True):
-    """The newest run that failed before it began: time and reason."""
+    """A run that failed before it began: time and reason."""
 
     time: Annotated[int, Meta(ge=0, le=MAX_TIST)]
     message: str
 
 
 def unbegun(config: Config) -> Unbegun | None:
-    """None if the newest run began, or the file cannot be read."""
+    """The newest run, if it failed before it began; None if it began, or if the file cannot be read."""
     with suppress(OSError, ValueError, RecursionError):
         return msgspec.json.decode(_path(config).read_bytes(), type=Unbegun)
     return None
@@ -246,7 +245,7 @@ def unbegun(config: Config) -> Unbegun | None:
 
 @contextmanager
 def beginning(config: Config) -> Iterator[Callable[[], None]]:
-    """Records an error with which a run fails before it calls the given function, which marks its beginning.
+    """Yields a function to call when a run begins. If the block fails before that, the error is recorded in a file.
 
     A held lock, a wrong command line and a retracted data set do not count as failures of a run. If the file cannot be
     written, only the error itself is reported.
