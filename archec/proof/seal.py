@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.errors import UsageError
+from archec.errors import BadName, UsageError
 from archec.proof.note import Note, from_base64, parse_note
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import NO_BATCH
@@ -74,7 +74,10 @@ def parse_seal(data: bytes) -> SealFile:
         elif counts := _COUNTS.fullmatch(line):
             seal = seal._replace(runs=int(counts[1]), batches=int(counts[2]))
         elif date := _DATE.fullmatch(line):
-            seal = seal._replace(made=parse_when(date[1]))
+            try:
+                seal = seal._replace(made=parse_when(date[1]))
+            except BadName as error:
+                raise ValueError(error.message) from error
     return SealFile(seal, note)
 
 
