@@ -174,7 +174,7 @@ class Api:
         if viewer.token is None:
             raise unauthorized()
         if not viewer.allows("write"):
-            raise Refused(403, "The right write is needed")
+            raise Refused(403, "The right 'write' is needed")
         if collection.fed is None:
             raise Refused(400, "no index of this collection can be written")
         lines = parse_rows((await self._body(exchange)).lines(MAX_LINE))

@@ -138,7 +138,7 @@ class AccessCapability:
             viewer.check_empty()
             if error.http_status >= 500:
                 _log.error("%s: %s", exchange.path[:200], error)
-                raise Refused(error.http_status, "Not at present") from error
+                raise Refused(error.http_status, "Temporarily unavailable") from error
             raise Refused(error.http_status, error.message) from error
 
     def _complete(self, response: Response, exchange: Exchange) -> Response:

@@ -58,12 +58,12 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
     is added. Raises StorageFailed and StorageFull."""
     file = _file_of(path)
     newer = newer_of(file)
-    with _alone(file.parent), SortedLines(file.parent) as found:
+    with _locked(file.parent), SortedLines(file.parent) as found:
         size = newer.stat().st_size if newer.exists() else 0
         for line in lines:
             found.add(line)
             size += len(line) + 1
-        _settle(file)
+        _complete_merge(file)
         if file.exists() and size <= _MAX_NEWER:
             return _add_newer(file, newer, found)
         before = sum(1 for _ in chain(_lines(file), _lines(newer)))
@@ -84,7 +84,7 @@ def _add_newer(file: Path, newer: Path, found: Iterable[bytes]) -> int:
     return len(fresh)
 
 
-def _settle(file: Path) -> None:
+def _complete_merge(file: Path) -> None:
     """Completes an interrupted merge: removes from the newer file the lines that are already in the file."""
     newer = newer_of(file)
     first = next(_lines(newer), None)
@@ -124,8 +124,8 @@ def remove(path: Path, lines: Iterable[bytes]) -> int:
     with SortedLines(folder) as gone:
         for line in lines:
             gone.add(line)
-        with _alone(folder):
-            _settle(path / _ADDED if path.is_dir() else path)
+        with _locked(folder):
+            _complete_merge(path / _ADDED if path.is_dir() else path)
             files = sorted(path.glob("*.cdxj")) if path.is_dir() else [newer_of(path), path]
             return sum(_remove(file, gone) for file in files if file.exists())
 
@@ -200,7 +200,7 @@ def write_lines(file: Path, lines: Iterable[bytes]) -> int:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Holds the lock of a directory."""
     with storage_errors(folder):
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -45,7 +45,7 @@ class Gate:
         self._tokens = TokenFile(token_path(config))
         self.rules = Rules(config.access.rules, config.access.open)
         self._stamp = _stamp_of(config)
-        self._begun = load(config.file) if self._stamp is not None else config  # without options of the command line
+        self._initial = load(config.file) if self._stamp is not None else config  # without options of the command line
         self._buckets: dict[str, tuple[float, float]] = {}
         self._transfers: dict[asyncio.Task[object], Token] = {}
         self.audit = AuditLog(config.path(config.access.audit) if config.access.audit else None)
@@ -107,8 +107,8 @@ class Gate:
                 self.rules = Rules(fresh.access.rules, fresh.access.open)
                 self._stamp = stamp
                 _log.info("the access rules were reloaded")
-                if changed := ", ".join(_changed(self._begun, fresh)):
-                    _log.warning("%s: restart the server for the changes of %s", self._config.file, changed)
+                if changed := ", ".join(_changed(self._initial, fresh)):
+                    _log.warning("%s: restart the server to apply the changes of %s", self._config.file, changed)
             ended = [task for task, token in self._transfers.items() if not self._tokens.holds(token)]
             self.fault = ""
         except ArchecError as error:

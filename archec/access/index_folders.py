@@ -62,7 +62,7 @@ class FileSource(LocalSource):
         has_newer = len(found) > 1 and any(path.name.endswith(",new.cdxj") for path in found)
         for path in [one for one in found if one.suffix == ".cdxj"] if has_newer else ():
             if (newer := newer_of(path)) in found:
-                found[path] = _once(merge_rows([found.pop(newer), found[path]], query))
+                found[path] = _without_repeats(merge_rows([found.pop(newer), found[path]], query))
         return list(found.values())
 
     def prepare(self) -> None:
@@ -102,7 +102,7 @@ class FileSource(LocalSource):
             paths = [self._path]
             if self._newer is not None and os.path.exists(self._newer):
                 paths.insert(0, self._newer)
-            return [self._alone(path) for path in paths]
+            return [self._single_file(path) for path in paths]
         if self._listed[0] != status.st_mtime_ns or self._listed[1] < status.st_mtime + _SETTLED:
             self._list(status)
         if not self._files:
@@ -110,7 +110,7 @@ class FileSource(LocalSource):
             errors[self.name] = f"{self.name}: the directory has no index files{below}"
         return list(self._files.values())
 
-    def _alone(self, path: Path) -> IndexFile:
+    def _single_file(self, path: Path) -> IndexFile:
         if path.name not in self._files:
             self._files[path.name] = self._file(path, self.name)
         return self._files[path.name]
@@ -138,7 +138,7 @@ class FileSource(LocalSource):
             self._open.popitem(last=False)[0].forget()
 
 
-def _once(rows: Iterator[Row]) -> Iterator[Row]:
+def _without_repeats(rows: Iterator[Row]) -> Iterator[Row]:
     """Drops rows with the same line as the row before."""
     before: bytes | None = None
     for row in rows:

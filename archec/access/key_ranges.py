@@ -31,7 +31,7 @@ _SCHEMES = ("ftp", "http", "https")
 _WWW = re.compile(r"www[0-9]*\.")
 """The prefix of a host that its key leaves out."""
 _NUMBERED = re.compile(r"www[0-9]+")
-_MOST_NUMBERED = 1000
+_MAX_NUMBERED = 1000
 _LAST = "\U0010ffff"
 
 
@@ -139,7 +139,7 @@ def _numbered(ids: Callable[[Kind, str, str, int], list[str]], position: Positio
     found: dict[str, None] = {}
     for scheme in _SCHEMES:
         low = f"{scheme}://www0"
-        for _ in range(_MOST_NUMBERED):
+        for _ in range(_MAX_NUMBERED):
             first = ids("fobi", low, f"{scheme}://www:", 1)
             if not first:
                 break

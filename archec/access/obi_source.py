@@ -33,7 +33,7 @@ from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
 TYPE = "archec"
-_MOST_WORKS = 100
+_MAX_WORKS = 100
 
 
 class OwnSource(LocalSource):
@@ -161,15 +161,15 @@ def _known(archive: Archive, ids: Sequence[str]) -> dict[str, Obi]:
 
 
 def _works(archive: Archive, ids: Sequence[str]) -> dict[str, list[Obi]]:
-    """The templates that refer to each file, at most ``_MOST_WORKS`` per file."""
-    return archive.catalogue.referring([one for one in ids if is_url(one)], _MOST_WORKS)
+    """The templates that refer to each file, at most ``_MAX_WORKS`` per file."""
+    return archive.catalogue.referring([one for one in ids if is_url(one)], _MAX_WORKS)
 
 
 def _with_works(subject: Subject, tobis: Sequence[Obi]) -> Subject:
     """Adds works to a subject. ``has_more`` is set if there may be others: if there are more than are looked up, or if
     there are none, because templates may refer to a URL that redirects to the file."""
     works = (*subject.works, *(tobi.id for tobi in tobis))
-    return subject._replace(works=works, has_more=subject.has_more or not 0 < len(tobis) < _MOST_WORKS)
+    return subject._replace(works=works, has_more=subject.has_more or not 0 < len(tobis) < _MAX_WORKS)
 
 
 def subjects_of(archive: Archive | None, url: str) -> list[Subject]:

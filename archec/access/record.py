@@ -125,7 +125,7 @@ class Reader:
                 raise LoadFailed("its header is too large")
             piece = await anext(self._pieces, b"")
             if not piece:
-                raise LoadFailed("it is cut")
+                raise LoadFailed("it is truncated")
             self._data += piece
 
     async def some(self, most: int) -> bytes:
@@ -164,7 +164,7 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             return
         data = packer.unconsumed_tail or await anext(pieces, b"")
         if not data:
-            raise LoadFailed("it is cut")
+            raise LoadFailed("it is truncated")
 
 
 class ClosedOnFailure:
@@ -219,7 +219,7 @@ async def _body(reader: Reader, size: int) -> AsyncIterator[bytes]:
     while left:
         piece = await reader.some(min(left, _PIECE))
         if not piece:
-            raise LoadFailed("it is cut")
+            raise LoadFailed("it is truncated")
         left -= len(piece)
         yield piece
 
@@ -279,7 +279,7 @@ async def exactly(pieces: AsyncIterator[bytes], size: int, skip: int = 0) -> Asy
             yield found
         if not size:
             return
-    raise LoadFailed("it is cut")
+    raise LoadFailed("it is truncated")
 
 
 async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

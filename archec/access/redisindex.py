@@ -68,7 +68,7 @@ class RedisSource(LocalSource):
             return ()
         origin = Origin(self.name, self.name, self.type)
         found = (ordered_rows(RedisLines(self._client, key), any_row, origin, query) for key in keys)
-        return [_begun(guarded(rows, self.name, errors)) for rows in found]
+        return [_prefetched(guarded(rows, self.name, errors)) for rows in found]
 
     def _keys(self) -> list[bytes]:
         if "*" not in self._key:
@@ -81,7 +81,7 @@ class RedisSource(LocalSource):
         return sorted(found)
 
 
-def _begun(rows: Iterator[Row]) -> Iterator[Row]:
+def _prefetched(rows: Iterator[Row]) -> Iterator[Row]:
     """Fetches the first rows in the current thread, so that the consumer of the iterator need not wait for them."""
     first = next(rows, None)
     return iter(()) if first is None else chain([first], rows)

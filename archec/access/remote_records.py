@@ -83,7 +83,7 @@ class ReplayLoader:
             await inner.aclose()
             url = joined(url, location)
             if not url:
-                raise LoadFailed("it redirects to what is no URL")
+                raise LoadFailed("it redirects to an invalid URL")
         raise LoadFailed("too many redirects")
 
     async def _record(self, stack: AsyncExitStack, row: Row, response: Response, url: str) -> Record:

@@ -96,7 +96,7 @@ def token_path(config: Config) -> Path:
     """The path of the token file. Raises ConfigError if it is inside the archive, of which copies are handed out."""
     path = config.path(config.access.tokens)
     if not config.access.tokens:
-        raise ConfigError(f"{config.place('access.tokens')}: is empty", hint="set it to the file of the tokens")
+        raise ConfigError(f"{config.place('access.tokens')}: is empty", hint="set it to the path of the token file")
     if config.store_path in path.parents or config.path("data/catalogue.sqlite") == path:
         raise ConfigError(f"{config.place('access.tokens')}: {path} is in the archive", hint="use a place outside it")
     return path
@@ -112,7 +112,7 @@ def new_token(
 ) -> tuple[str, Token]:
     """Creates a token and returns its text, which is stored nowhere, and the token. Raises UsageError."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is not a valid name of a token", hint="use letters, digits and . _ @ + -")
+        raise UsageError(f"{name!r} is not a valid name for a token", hint="use letters, digits and . _ @ + -")
     if any(token.name == name for token in known):
         raise UsageError(f"there is already a token {name}", hint="revoke it first, or use another name")
     chosen = tuple(right for right in RIGHTS if right in set(rights))
@@ -142,4 +142,4 @@ def _read(path: Path) -> tuple[Token, ...]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{path}: is not a file of tokens: {error}") from error
+        raise ConfigError(f"{path}: is not a token file: {error}") from error

@@ -52,9 +52,9 @@ class Viewer(Struct, frozen=True):
         """Yields the rows visible to this viewer. Withdrawn rows are marked as such."""
         if self.rules.are_trivial:
             return rows if self.sees_all else iter(())
-        return self._judged(rows)
+        return self._filtered(rows)
 
-    def _judged(self, rows: Iterator[Row]) -> Iterator[Row]:
+    def _filtered(self, rows: Iterator[Row]) -> Iterator[Row]:
         is_empty = True
         for row in rows:
             is_empty = False

@@ -118,18 +118,18 @@ class WaczResolver:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stamp = -1
-        self._begins: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
 
     def places(self, filename: str) -> Sequence[Place]:
         """See :class:`archec.access.loading.Resolver`."""
         try:
             stamp = os.stat(self._path).st_mtime_ns
             if stamp != self._stamp:
-                self._begins, self._stamp = _begins(self._path), stamp
+                self._offsets, self._stamp = _offsets(self._path), stamp
         except _FAULTS as error:
             raise LoadFailed("the WACZ file cannot be read") from error
-        begin = self._begins.get(filename.removeprefix(_ARCHIVE))
-        return [Place(str(self._path), begin)] if begin is not None else []
+        offset = self._offsets.get(filename.removeprefix(_ARCHIVE))
+        return [Place(str(self._path), offset)] if offset is not None else []
 
 
 class _Bounded(io.FileIO):
@@ -149,7 +149,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         yield packed
 
 
-def _begins(path: Path) -> dict[str, int]:
+def _offsets(path: Path) -> dict[str, int]:
     """The offset of each WARC file in a zip file. Compressed members are left out."""
     found: dict[str, int] = {}
     with _opened(path) as packed, open(path, "rb") as file:

@@ -30,7 +30,7 @@ from archec.store.sorting import SortedLines
 _ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
 _KINDS = ("response", "revisit", "resource", "metadata", "conversion")
 _PIECE = 1 << 20
-_MOST_POSTED = 4 << 20
+_MAX_POSTED = 4 << 20
 _MAX_REASON = 200
 """Characters of an error message, which may quote the file."""
 _Waiting = tuple[str, str, str, dict[str, str]]
@@ -58,9 +58,9 @@ def index_folder(folder: Path, meter: Meter) -> Indexed:
     folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
         raise UsageError(f"{folder}: is not a directory")
-    target, memory = index_path(folder), folder.with_name(f".{folder.name}.indexed")
+    target, state_file = index_path(folder), folder.with_name(f".{folder.name}.indexed")
     now = {name: _stamp(folder / name) for name in _files(folder)}
-    known = _known(memory) if target.exists() else {}
+    known = _known(state_file) if target.exists() else {}
     same = {name for name, stamp in now.items() if known.get(name) == stamp}
     fresh = sorted(set(now) - same)
     damaged: dict[str, str] = {}
@@ -78,7 +78,7 @@ def index_folder(folder: Path, meter: Meter) -> Indexed:
         meter.at(len(fresh))
         rows = write_lines(target, lines)
     read = {name: stamp for name, stamp in now.items() if name not in damaged}
-    atomic_write(memory, json.dumps(read).encode())
+    atomic_write(state_file, json.dumps(read).encode())
     return Indexed(len(now), len(fresh), rows, tuple(damaged.values()))
 
 
@@ -95,9 +95,9 @@ def _stamp(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def _known(memory: Path) -> dict[str, list[int]]:
+def _known(state_file: Path) -> dict[str, list[int]]:
     try:
-        value = json.loads(memory.read_bytes())
+        value = json.loads(state_file.read_bytes())
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -177,7 +177,7 @@ def _posted(record: Any, uri: str) -> tuple[str, str] | None:
     if method in ("", "GET", "HEAD"):
         return None
     headers = tuple((str(name), str(value)) for name, value in record.http_headers.headers)
-    body = Body(io.BytesIO(record.raw_stream.read(_MOST_POSTED)))
+    body = Body(io.BytesIO(record.raw_stream.read(_MAX_POSTED)))
     try:
         return _pair(record), key_of_request(uri, Asked(method, headers, body))
     except UsageError:

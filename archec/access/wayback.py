@@ -141,12 +141,12 @@ async def answer_wayback(
 
 
 def _encoded(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
-    cut = _Cut(rows, wanted)
+    selection = _Selection(rows, wanted)
     parts: list[bytes] = []
     size = 0
     counters = (("dupecount", wanted.dupes), ("endtimestamp", wanted.last_skip), ("skipcount", wanted.skips))
     names = [*wanted.fields, *(name for name, is_on in counters if is_on)]
-    for number, values in enumerate(cut):
+    for number, values in enumerate(selection):
         if wanted.as_json:
             if not number:
                 parts.append(b"[" + orjson.dumps(names))
@@ -158,18 +158,18 @@ def _encoded(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
         if size >= _CHUNK:
             yield b"".join(parts)
             parts, size = [], 0
-    key = cut.resume_key if wanted.show_resume else ""
+    key = selection.resume_key if wanted.show_resume else ""
     if wanted.as_json:
         if key:
             parts.append(b",\n[],\n" + orjson.dumps([key]))
-        parts.append(b"]\n" if cut.any else b"[]\n")
+        parts.append(b"]\n" if selection.any else b"[]\n")
     elif key:
         parts.append(f"\n{key}\n".encode())
     if parts:
         yield b"".join(parts)
 
 
-class _Cut:
+class _Selection:
     """The values of the rows that remain after collapse, offset and limit."""
 
     def __init__(self, rows: Iterator[Row], wanted: Wanted) -> None:
@@ -179,7 +179,7 @@ class _Cut:
 
     def __iter__(self) -> Iterator[list[str]]:
         wanted = self._wanted
-        rows = _behind(self._collapsed(), *wanted.resume)
+        rows = _resume_after(self._collapsed(), *wanted.resume)
         if wanted.last:
             rows = iter(deque(rows, wanted.last))
         last, same = wanted.resume
@@ -230,7 +230,7 @@ def _value(row: Row, name: str) -> str:
     return row.text(_NAMES.get(name, name)) or "-"
 
 
-def _behind(rows: Iterator[tuple[Row, list[str]]], line: bytes, count: int) -> Iterator[tuple[Row, list[str]]]:
+def _resume_after(rows: Iterator[tuple[Row, list[str]]], line: bytes, count: int) -> Iterator[tuple[Row, list[str]]]:
     """Skips the first ``count`` rows with this line, which were returned before."""
     for row, more in rows:
         if count and row.line == line:

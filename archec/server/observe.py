@@ -25,7 +25,7 @@ from archec.errors import ArchecError, StorageFailed
 ACCESS_LOG = logging.getLogger("archec.requests")
 _errors = logging.getLogger("archec.server")
 _UNSAFE = re.compile(r'[^\x20-\x7e]|["\\]')
-_TEXTS = {503: "Not at present.", 500: "Something went wrong here. It has been noted."}
+_TEXTS = {503: "Temporarily unavailable.", 500: "An internal error occurred. It has been logged."}
 """Texts for internal errors. Messages of exceptions may contain paths and host names, so they are not sent."""
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

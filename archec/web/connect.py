@@ -67,7 +67,7 @@ class Connector:
 
     async def _direct(self, scheme: str, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
         addresses = await self._guard.resolve(host, port, exempt=exempt)
-        connection = await self._first(addresses[:MAX_ADDRESSES], host, port, timeout, tls=scheme == "https")
+        connection = await self._open_first(addresses[:MAX_ADDRESSES], host, port, timeout, tls=scheme == "https")
         # check the address of the socket, not the requested one
         if refusal := self._guard.refusal(host, connection.address, exempt=exempt):
             connection.abort()
@@ -78,18 +78,18 @@ class Connector:
         try:
             resolving = self._guard.resolve(proxy.host, proxy.port, exempt=True)
             addresses = await within(timeout, resolving, "the proxy's name")
-            return await self._first(addresses, proxy.host, proxy.port, timeout, tls=proxy.scheme == "https")
+            return await self._open_first(addresses, proxy.host, proxy.port, timeout, tls=proxy.scheme == "https")
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise httpx.ProxyError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
 
-    async def _first(
+    async def _open_first(
         self, addresses: Sequence[str], host: str, port: int, timeout: float, *, tls: bool
     ) -> H1Connection:
         """Connects to the first address that accepts."""
         fault: httpx.TransportError = httpx.ConnectError(f"{host} has no address")
         for address in addresses:
-            connect = partial(self._to, address, port, host)
-            connecting = self._secured(host, connect) if tls else connect(None)
+            connect = partial(self._open, address, port, host)
+            connecting = self._with_tls(host, connect) if tls else connect(None)
             try:
                 # each gets a share of the timeout, so that one that drops packets leaves time for the others
                 return await within(timeout / len(addresses), connecting, f"{host} ({address})")
@@ -101,7 +101,7 @@ class Connector:
                 fault = error
         raise fault
 
-    async def _to(self, address: str, port: int, host: str, context: ssl.SSLContext | None) -> H1Connection:
+    async def _open(self, address: str, port: int, host: str, context: ssl.SSLContext | None) -> H1Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
             lambda: H1Connection(loop, self._received),
@@ -112,7 +112,7 @@ class Connector:
         )
         return connection
 
-    async def _secured(self, host: str, connect: Callable[[ssl.SSLContext], Awaitable[H1Connection]]) -> H1Connection:
+    async def _with_tls(self, host: str, connect: Callable[[ssl.SSLContext], Awaitable[H1Connection]]) -> H1Connection:
         connection, needs = await self._tls.connect(host, connect, H1Connection.leave, self.issuers)
         if needs:
             connection.tls = f"{', '.join(sorted(needs))} ({connection.tls_version})"
@@ -120,11 +120,11 @@ class Connector:
 
     async def _tunnel(self, proxy: Proxy, host: str, port: int, timeout: float) -> H1Connection:
         try:
-            return await self._secured(host, partial(self._through, proxy, host, port, timeout))
+            return await self._with_tls(host, partial(self._tls_through, proxy, host, port, timeout))
         except OSError as error:
             raise httpx.ConnectError(f"no TLS with {host} through the proxy: {_reason(error)}") from error
 
-    async def _through(
+    async def _tls_through(
         self, proxy: Proxy, host: str, port: int, timeout: float, context: ssl.SSLContext
     ) -> H1Connection:
         """Starts TLS with a host on a connection through a proxy."""
@@ -156,10 +156,10 @@ async def _no_issuers(url: str) -> bytes:
     return b""
 
 
-async def within(timeout: float, doing: Awaitable[T], what: str) -> T:
+async def within(timeout: float, step: Awaitable[T], what: str) -> T:
     """Awaits a step of connecting. Raises httpx.ConnectTimeout after ``timeout`` seconds."""
     try:
-        return await asyncio.wait_for(doing, timeout)
+        return await asyncio.wait_for(step, timeout)
     except asyncio.TimeoutError as error:
         raise httpx.ConnectTimeout(f"no connection: {what} took too long") from error
 

@@ -27,12 +27,12 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 @dataclass(slots=True, eq=False)
 class _Held:
     """An attempt whose connection has not been checked for surplus bytes. ``attempt`` is None afterwards.
-    ``handed_on``: its hop was emitted."""
+    ``emitted``: whether its hop was emitted."""
 
     queued: QueuedTask
     attempt: Attempt | None
     alone: bool
-    handed_on: bool = False
+    emitted: bool = False
 
 
 class Fetcher:
@@ -121,7 +121,7 @@ class Fetcher:
             self._flights.add(flight)
             flight.runner = runner = self._loop.create_task(self._run(queued, flight))
             self._runners.add(runner)
-            runner.add_done_callback(partial(self._landed, queued, flight))
+            runner.add_done_callback(partial(self._finished, queued, flight))
 
     def drop_queued(self) -> None:
         """Drops all tasks that are not in flight."""
@@ -205,7 +205,7 @@ class Fetcher:
             kind = StorageFull if error.errno in _FULL else StorageFailed
             self._stop_storing(kind(f"the body of {queued.task.url} cannot be written: {error.strerror or error}"))
 
-    def _landed(self, queued: QueuedTask, flight: Flight, runner: asyncio.Task[None]) -> None:
+    def _finished(self, queued: QueuedTask, flight: Flight, runner: asyncio.Task[None]) -> None:
         """Emits a hop if the runner failed or timed out, and releases its place."""
         self._runners.discard(runner)
         url = queued.task.url
@@ -272,7 +272,7 @@ class Fetcher:
         """
         queued, attempt, held.attempt = held.queued, held.attempt, None
         if attempt is None:
-            if held.handed_on and not quiet:
+            if held.emitted and not quiet:
                 self._emit(queued.serial, Hop(queued.task.url, "doubtful"))
             return
         self._held.discard(held)
@@ -282,10 +282,10 @@ class Fetcher:
             hop = failure(queued.task.url, Outcome.TRUNCATED, "the server sent more than the length it stated")
             attempt = Attempt(hop._replace(status=attempt.hop.status, address=attempt.hop.address), lasting=False)
         if quiet or held.alone:
-            held.handed_on = self._judge(queued, attempt)
+            held.emitted = self._judge(queued, attempt)
         elif self._open:
             self._hosts.add(queued)
-        if not held.handed_on:
+        if not held.emitted:
             self.start()
 
     def _judge(self, queued: QueuedTask, attempt: Attempt) -> bool:

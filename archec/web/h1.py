@@ -384,7 +384,7 @@ class H1Connection(asyncio.Protocol):
         if self.status == 101:
             self._fail(httpx.RemoteProtocolError("the server switches to another protocol"))
         elif self.status < 100:
-            self._fail(httpx.RemoteProtocolError(f"the answer has the status {self.status:03}, which is none"))
+            self._fail(httpx.RemoteProtocolError(f"the answer has the invalid status {self.status:03}"))
         elif self.status >= 200 and self._head is not None and not self._head.done():
             if self._bodiless:
                 self._complete, self._keep = True, self._parser.should_keep_alive()

@@ -55,12 +55,12 @@ def _with_address(url: str) -> str:
         return url
     parts = name.split(".")
     if len(parts) > 4 or not all(map(_NUMBER.fullmatch, parts)):
-        raise BadName(f"{name!r} is no address")
+        raise BadName(f"{name!r} is not an address")
     try:
         *first, last = map(_number, parts)
         address = bytes(first) + last.to_bytes(5 - len(parts), "big")
     except (ValueError, OverflowError) as error:
-        raise BadName(f"{name!r} is no address") from error
+        raise BadName(f"{name!r} is not an address") from error
     return url.replace(host, f"{'.'.join(map(str, address))}{colon}{port}", 1)
 
 

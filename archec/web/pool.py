@@ -28,7 +28,7 @@ from archec.workers.process import Process
 
 _MESSAGE = 512
 """Maximum number of tasks in one message, so that a worker can start before it has read them all."""
-_NARROWER = 8
+_REDUCTION = 8
 """The successor of a lost process gets this many times fewer tasks at once."""
 _FAILED_STARTS = 3
 """Number of consecutive processes that died without a single hop, after which a worker is not restarted."""
@@ -177,9 +177,9 @@ class FetchPool:
             owner = self._owner(host)
             owner.faults, owner.until = faults, now + wait
         for slot in self._slots:
-            self._brief(slot)
+            self._send_known(slot)
 
-    def _brief(self, slot: _Slot) -> None:
+    def _send_known(self, slot: _Slot) -> None:
         """Sends a process the known state of its hosts."""
         now = time.monotonic()
         known = [
@@ -291,7 +291,7 @@ class FetchPool:
             slot.alive, slot.heard = True, time.monotonic()
         try:
             while process.messages:
-                self._take(slot, self._decode(process.messages.popleft()))
+                self._process(slot, self._decode(process.messages.popleft()))
         except msgspec.MsgspecError:
             alive = False
         if not alive:
@@ -307,7 +307,7 @@ class FetchPool:
                 self._remove(slot)
                 self._replace(slot)
 
-    def _take(self, slot: _Slot, message: Hops | Fatal) -> None:
+    def _process(self, slot: _Slot, message: Hops | Fatal) -> None:
         if isinstance(message, Hops):
             self.received += message.received
             self.requests += message.requests
@@ -322,14 +322,14 @@ class FetchPool:
                     continue
                 slot.given -= 1
                 slot.room += 1
-                self._heard(pending.owner, hop)
+                self._update_owner(pending.owner, hop)
                 self._ready.append(hop)
             self._hand_out(slot)
         elif self._error is None:
             self._error = (StorageFull if message.full else StorageFailed)(message.message)
 
     @staticmethod
-    def _heard(owner: _Owner, hop: Hop) -> None:
+    def _update_owner(owner: _Owner, hop: Hop) -> None:
         owner.faults = owner.faults + 1 if hop.outcome is not None and hop.outcome.is_transient else 0
         if hop.wait:
             owner.until = max(owner.until, time.monotonic() + hop.wait)
@@ -360,10 +360,10 @@ class FetchPool:
             for serial in lost:
                 self._open[serial] = self._open[serial]._replace(again=True)
             slot.waiting.extendleft(reversed(lost))
-            slot.room = max(1, len(lost) // _NARROWER)
+            slot.room = max(1, len(lost) // _REDUCTION)
         slot.given = 0
         self._start(slot)
-        self._brief(slot)
+        self._send_known(slot)
         self._hand_out(slot)
 
     def _give_up(self, serials: Iterable[int], why: str) -> None:

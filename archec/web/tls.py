@@ -42,9 +42,9 @@ _NO_ISSUER = frozenset({20, 21})
 _LEGACY_CONNECT = 0x4
 """SSL_OP_LEGACY_SERVER_CONNECT, a constant of Python since 3.12."""
 _PARTIAL_CHAIN = 0x80000
-_MOST_HOSTS = 20_000
-_MOST_ISSUERS = 200
-_MOST_STEPS = 4
+_MAX_HOSTS = 20_000
+_MAX_ISSUERS = 200
+_MAX_STEPS = 4
 _CA_ISSUERS = re.compile(rb"\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86(?:([\x01-\x7f])|\x81(.)|\x82(..))", re.S)
 
 Needs = frozenset[str]
@@ -83,7 +83,7 @@ class Tls:
             try:
                 made = await connect(self._context(needs))
             except (ssl.SSLError, ConnectionResetError) as error:
-                more = self._lacking(error, host, needs)
+                more = self._missing_need(error, host, needs)
                 if more == CHAIN:
                     leaf = leaf_of(await connect(self._context((needs - {CHAIN}) | {UNVERIFIED})))
                     if not await self._complete(leaf, fetch):
@@ -97,11 +97,11 @@ class Tls:
                 continue
             if needs:
                 self._needs[host] = needs
-                if len(self._needs) > _MOST_HOSTS:
+                if len(self._needs) > _MAX_HOSTS:
                     self._needs.popitem(last=False)
             return made, needs
 
-    def _lacking(self, error: OSError, host: str, needs: Needs) -> str:
+    def _missing_need(self, error: OSError, host: str, needs: Needs) -> str:
         """The need that another handshake should satisfy, or "" if none would help."""
         if isinstance(error, ssl.SSLCertVerificationError):
             if error.verify_code in _NO_ISSUER and CHAIN not in needs:
@@ -131,13 +131,13 @@ class Tls:
     async def _complete(self, certificate: bytes, fetch: Callable[[str], Awaitable[bytes]]) -> bool:
         """Fetches the issuers of a certificate, one after the other. False if there is none."""
         found = False
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             url = issuer_url(certificate)
             if not url:
                 break
             known = self._issuers.get(url)
             if known is None:
-                if len(self._issuers) >= _MOST_ISSUERS:
+                if len(self._issuers) >= _MAX_ISSUERS:
                     self._issuers.clear()
                     self._contexts.clear()
                 known = self._issuers[url] = _as_intermediate(await fetch(url))

@@ -28,7 +28,7 @@ from archec.workers.pipe import Inbox, decoder, encode, frame
 _READ = 1 << 18
 _STACK = 512 * 1024
 """Stack size in bytes of a thread, which counts as memory whether it is used or not."""
-_RARELY = (20_000, 20, 50)
+_GC_THRESHOLDS = (20_000, 20, 50)
 """Thresholds of the garbage collector: requests in progress hold many objects, but few cycles."""
 
 
@@ -49,7 +49,7 @@ def serve(
     threading.stack_size(_STACK)
     _limit(config.max_memory)
     gc.freeze()
-    gc.set_threshold(*_RARELY)
+    gc.set_threshold(*_GC_THRESHOLDS)
     code = 1
     try:
         make = partial(Fetcher, config, agent, call(*sink), tuning=tuning, max_bytes=max_bytes)
@@ -89,7 +89,7 @@ async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuni
     outbox = _Outbox(loop, writer, tuning)
     fetcher = outbox.fetcher = make(emit=outbox.emit, fatal=outbox.fatal, progress=outbox.progress)
     outbox.tick(beat)
-    stop = await _obey(reader, fetcher)
+    stop = await _receive(reader, fetcher)
     fetcher.drop_queued()
     while stop.finish and fetcher.in_flight:
         await asyncio.sleep(tuning.flush)
@@ -100,7 +100,7 @@ async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuni
         await writer.wait_closed()
 
 
-async def _obey(reader: asyncio.StreamReader, fetcher: Fetcher) -> Stop:
+async def _receive(reader: asyncio.StreamReader, fetcher: Fetcher) -> Stop:
     """Processes messages until told to stop, or until the other end is closed."""
     inbox, decode = Inbox(), decoder(ToWorker).decode
     while data := await _read(reader):

@@ -138,7 +138,7 @@ def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
     answer = found(get, "lies")
     assert [row["timestamp"] for row in answer] == [*STAMPS, "20160101000000"]
     assert answer[-1]["live_url"] == f"{there.url}/lies/20160101000000id_/{U}"
-    assert json.loads(get.get(f"/page/index?url={U}").headers["reserrors"]) == {"page": "its answer is no CDX"}
+    assert json.loads(get.get(f"/page/index?url={U}").headers["reserrors"]) == {"page": "its answer is not CDX"}
 
 
 def test_an_answer_is_unpacked_once_at_most(get: httpx.Client) -> None:
@@ -219,7 +219,7 @@ def test_redirects_are_judged_like_strangers(there: Archives, get: httpx.Client)
     answer = get.get(f"/private/resource?url={U}")
     assert answer.status_code == 404
     assert "not a public address" in answer.json()["errors"]["private"]
-    assert get.get(f"/astray/resource?url={U}").json()["errors"] == {"astray": "it redirects to what is no URL"}
+    assert get.get(f"/astray/resource?url={U}").json()["errors"] == {"astray": "it redirects to an invalid URL"}
 
 
 def test_warc_files_elsewhere_are_read_by_ranges(get: httpx.Client) -> None:

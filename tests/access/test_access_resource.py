@@ -195,11 +195,11 @@ def test_what_cannot_be_loaded_is_named(get: httpx.Client) -> None:
 
 def test_records_that_are_odd(get: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
     cut = get.get("/c/resource?url=http://cut.org/")
-    assert (record(cut).payload, json.loads(cut.headers["reserrors"])) == (b"whole", {"c": "two.warc: it is cut"})
+    assert (record(cut).payload, json.loads(cut.headers["reserrors"])) == (b"whole", {"c": "two.warc: it is truncated"})
     with pytest.raises(httpx.RemoteProtocolError):
         get.get("/c/resource?url=http://cut-large.org/")
     told = [(one.name, one.levelname, one.getMessage(), one.exc_info) for one in caplog.records if one.levelno > 20]
-    assert told == [("archec.server", "WARNING", "GET /c/resource was cut off: two.warc: it is cut", None)]
+    assert told == [("archec.server", "WARNING", "GET /c/resource was cut off: two.warc: it is truncated", None)]
     for host in ("version", "lengths", "astray-revisit"):
         assert get.get(f"/c/resource?url=http://{host}.org/").status_code == 404
     for host, body, kind in (

@@ -180,7 +180,7 @@ def test_rules_are_read_again_without_restart_and_a_withdrawn_row_says_so(
         assert has_rules.wait(30)
         row = json.loads(get.get("/a/index?url=x.org&output=json").text)
         assert (row["access"], row["reason"]) == ("withdrawn", "asked for")
-    assert caplog.messages[-1:] == [f"{config.file}: restart the server for the changes of access.audit"]
+    assert caplog.messages[-1:] == [f"{config.file}: restart the server to apply the changes of access.audit"]
 
 
 class _Waits(selectors.SelectSelector):
