@@ -83,7 +83,8 @@ class Work:
 
 @dataclass(slots=True)
 class Found:
-    """What is known about a request so far. ``domain`` and ``platform_id`` are for data sets without an ``item``."""
+    """What is known about a request so far. ``domain`` and ``platform_id`` are for data sets without an ``item``;
+    ``answers`` contain no secrets."""
 
     url: str = ""
     helper: FilesetPlatformHelper | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
@@ -157,12 +157,13 @@ class Field:
         return PlatformError(f"{self.shown}: must be {wanted}, is {found}{clean(more)}")
 
 
-def parse(body: bytes, name: str = "") -> Field:
-    """Parses JSON; ``name`` is the path of its root in messages. Raises PlatformError if it is invalid or too large."""
+def parse(body: bytes, name: str = "", objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Field:
+    """Parses JSON; ``name`` is the path of its root in messages, ``objects`` makes an object of its members. Raises
+    PlatformError if it is invalid or too large."""
     if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise PlatformError(f"{name or 'the answer'}: has more than {_MOST_VALUES} values")
     try:
-        return Field(json.loads(body, parse_constant=_refuse), name)
+        return Field(json.loads(body, parse_constant=_refuse, object_pairs_hook=objects), name)
     except (ValueError, RecursionError) as error:
         reason = str(error)[:200] if isinstance(error, ValueError) else "nested too deeply"
         raise PlatformError(f"{name or 'the answer'}: is not JSON: {reason}") from error

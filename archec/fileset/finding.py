@@ -25,7 +25,7 @@ from archec.fileset.platforms.base import (
     manifest_file,
 )
 from archec.fileset.platforms.generic import GenericHelper
-from archec.fileset.redaction import public_item, public_url
+from archec.fileset.redaction import public_body, public_item, public_url
 from archec.fileset.status import (
     BadRequest,
     FilesetProblem,
@@ -76,21 +76,19 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
 
 
 async def _asked(work: Work, questions: Any, found: Found, helper: FilesetPlatformHelper | None) -> Any:
-    """Drives a generator of questions and returns its result. The answers are collected in ``found``."""
+    """Drives a generator of questions and returns its result. The answers are collected in ``found``, without secrets:
+    a large one is parsed for that now, while no rows have been made of it."""
     try:
         question: Question = next(questions)
         while True:
             answer = await work.asker.answer(question, helper)
-            found.answers.append(answer)
-            _set_landing(found, question, answer)
+            if question.page and found.landing is None and answer.status == 200 and _is_page(answer):
+                found.landing = answer
+            elif work.writer is not None:
+                found.answers.append(replace(answer, body=public_body(answer.body)))
             question = questions.send(answer)
     except StopIteration as done:
         return done.value
-
-
-def _set_landing(found: Found, question: Question, answer: PlatformAnswer) -> None:
-    if question.page and found.landing is None and answer.status == 200 and _is_page(answer):
-        found.landing = answer
 
 
 async def landing_page(work: Work, found: Found) -> PlatformAnswer | None:

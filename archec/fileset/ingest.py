@@ -128,11 +128,15 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
     if known is not None and item.order:
         newer = [tist for tist, state in known.history if state is not None and _is_newer(work, known, tist, item)]
     history = (known or Obi(fileset, "fileset")).history
-    when = tist_for(history, work.run, newer, item.published)
-    items, found.state = state_items(known, manifest, when, work.run, writer)
-    for one in items:
-        work.commits.add(one)
-    work.commits.commit()
+    taken: set[int] = set()
+    while not taken or (fileset, found.state) in work.refused:
+        when = tist_for(history, work.run, newer, item.published, taken)
+        items, found.state = state_items(known, manifest, when, work.run, writer)
+        work.refused.discard((fileset, found.state))
+        taken.add(when)  # bytes may be held there that are no state any more
+        for one in items:
+            work.commits.add(one)
+        work.commits.commit()
     if work.ledger is not None:
         work.ledger.committed(work.run)
 

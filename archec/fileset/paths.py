@@ -51,7 +51,7 @@ def safe_paths(paths: Iterable[str]) -> Iterator[SafePath]:
         plain = _plain(path)
         problem = "" if plain == path else "has a name that some file systems do not support"
         other, clash = names.take(plain)
-        yield SafePath(other, clash or problem)
+        yield SafePath(path if other == path else other, clash or problem)
 
 
 class _Names:

@@ -3,7 +3,7 @@ that manifests are written to temporary files of the writer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from archec.archive.commit import CommitItem
@@ -94,7 +94,8 @@ def state_items(
     if drop is None:
         writer.discard(stored.temp)
         return [], stored.sha256
-    kind = "new" if not len(fileset.history) else "returned" if fileset.history.at(when) is None else "changed"
+    is_first = not len(fileset.history) or when < fileset.history.tists[0]
+    kind = "new" if is_first else "returned" if fileset.history.at(when) is None else "changed"
     version = Version(stored.sha256, stored.md5, stored.size, None, "application/json", manifest.title[:2000])
     record = ObiChange(
         "fileset", manifest.fileset, "", {when: stored.sha256}, drop, version, {when: Note(run, kind)}
@@ -118,17 +119,23 @@ def loss_item(known: Obi, run: int, reason: str) -> CommitItem:
     return CommitItem(ObiChange("fileset", known.id, "", {when: None}, (), None, {when: note}))
 
 
-def tist_for(history: History, run: int, newer: Sequence[int] = (), published: int = 0) -> int:
-    """The tist for a version: that of the run, or a later one if the run has noted another version already.
+def tist_for(
+    history: History, run: int, newer: Sequence[int] = (), published: int = 0, taken: Collection[int] = ()
+) -> int:
+    """The tist for a version: that of the run, or a later one if the run has noted another version already. It is none
+    of ``taken``, at which other bytes are held.
 
     A version older than those at ``newer`` is noted before them: at ``published``, if that is between the state before
     them and the earliest of them, else at the last free tist before them.
     """
     if not newer:
-        return max(run, (history.last or 0) + 1)
+        when = max(run, (history.last or 0) + 1)
+        while when in taken:
+            when += 1
+        return when
     before = min(newer)
     after = max((tist for tist in history.tists if tist < before), default=0)
     when = published if after < published < before else before - 1
-    while when in history.tists and when > 1:
+    while (when in history.tists or when in taken) and when > 1:
         when -= 1
     return when

@@ -82,7 +82,9 @@ def public_value(value: Any) -> Any:
         return public_text(value)
     public: Any = value
     if isinstance(value, dict):
-        public = {name: _emptied(one) if is_secret(name) else public_value(one) for name, one in value.items()}
+        public = {
+            public_text(name): _emptied(one) if is_secret(name) else public_value(one) for name, one in value.items()
+        }
     elif isinstance(value, list):
         public = [public_value(one) for one in value]
     return value if public == value else public
@@ -92,17 +94,23 @@ def public_body(body: bytes) -> bytes:
     """Removes secrets from a response body. JSON is serialised again only if it holds one."""
     if body[:100].lstrip()[:1] in (b"{", b"["):
         with suppress(PlatformError, RecursionError):
-            if (public := _public_json(body)) is not None:
-                return public
-    text = body.decode("latin-1")
-    return _without_pairs(_FIELD.sub(_public_field, text)).encode("latin-1")
+            return _public_json(body)
+    return _without_pairs(body.decode("latin-1")).encode("latin-1")
 
 
-def _public_json(body: bytes) -> bytes | None:
-    """Removes secrets from JSON. Returns None if it has none. Raises PlatformError, RecursionError."""
-    value = parse(body).raw
+def _public_json(body: bytes) -> bytes:
+    """Removes secrets from JSON. Raises PlatformError, RecursionError."""
+    is_unique = True
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal is_unique
+        found = dict(pairs)
+        is_unique = is_unique and len(found) == len(pairs)  # of equal names, only the last value was looked at
+        return found
+
+    value = parse(body, objects=made).raw
     public = public_value(value)
-    return None if public is value else json.dumps(public).encode()
+    return body if public is value and is_unique else json.dumps(public).encode()
 
 
 def public_item(item: FilesetPlatformItem) -> FilesetPlatformItem:
@@ -172,7 +180,7 @@ def _without_parameters(part: str, is_cut: Callable[[str], bool]) -> str:
 def _without_pairs(text: str) -> str:
     if _EQUALS.search(text) is None:
         return text
-    text = _QUOTED.sub(_public_quoted, text)
+    text = _QUOTED.sub(_public_quoted, _FIELD.sub(_public_field, text))
     if "authorization" in text.lower():
         text = _HEADER.sub(r"\1", text)
     return _ENCODED.sub(_without_encoded, _PAIR.sub(_without_value, text))

@@ -167,9 +167,10 @@ def _run(
     refused: set[tuple[str, str]] = set()
 
     def on_refused(item: CommitItem, outcome: CommitResult) -> None:
-        if isinstance(item.record, ObiChange) and item.record.kind == "fobi":
-            report.conflicts += 1
-            report.forget(item.record)
+        if isinstance(item.record, ObiChange):
+            if item.record.kind == "fobi":
+                report.conflicts += 1
+                report.forget(item.record)
             refused.update((item.record.id, state) for state in item.record.put.values() if state is not None)
 
     committer.on_refused = on_refused

@@ -35,14 +35,15 @@ Kept = tuple[str, int, Body, Digests]
 
 
 def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
-    """Stores a response as a fobi. Returns None in a dry run, and if its URL cannot be an id."""
+    """Stores a response, which contains no secrets, as a fobi. Returns None in a dry run, and if its URL cannot be an
+    id."""
     if work.writer is None:
         return None
     try:
         obi = normalise_url(public_url(answer.url))
     except BadName:
         return None
-    digests, data = Digests(sha1=True), public_body(answer.body)
+    digests, data = Digests(sha1=True), answer.body
     digests.update(data)
     stored = work.writer.put(work.run, obi, data)
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
@@ -67,10 +68,11 @@ def finish(
     """Stores the responses and the record of an ingest, and returns its result. A dry run stores nothing."""
     item, done, is_existing = found.item, found.done, found.is_existing
     landing = answers = None
+    if found.landing is not None:
+        found.landing = replace(found.landing, body=public_body(found.landing.body))
     if not work.options.dry_run and not is_existing:
         landing = _keep_answer(work, found.landing) if found.landing is not None else None
-        own = [answer for answer in found.answers if answer is not found.landing]
-        answers = [kept for answer in own if (kept := _keep_answer(work, answer)) is not None]
+        answers = [kept for answer in found.answers if (kept := _keep_answer(work, answer)) is not None]
     before = work.archive.catalogue.ingest(request.ingest_type, _public(request.base_url))
     if is_existing and (before is None or not before.landing):
         others = (one for one in work.archive.catalogue.ingests() if one.state == found.state and one.landing)
@@ -131,7 +133,7 @@ def finish(
         capture = capture_of(work.archive.catalogue, page[0], work.run, page[1])
         result.terminal, result.file_meta, result.cdx, result.revisit_cdx = capture
     if found.landing is not None:
-        result.html_biblio = html_biblio(public_body(found.landing.body))
+        result.html_biblio = html_biblio(found.landing.body)
     if done is not None and done.file_file_meta is not None:
         result.fileset_file = FilesetFile(
             file_meta=done.file_file_meta, terminal=done.file_terminal, cdx=done.file_cdx,

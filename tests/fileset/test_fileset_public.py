@@ -21,6 +21,8 @@ NAMES = ("token", "access_token", "accessToken", "csrf-token", "Signature", "X-A
          "client_secret", "password", "cookie", "api_key", "apikey", "X-Goog-Credential", "private_link")  # fmt: skip
 PLACES = (
     '{{"a": [{{"{name}": "{secret}"}}]}}', '{{"{name}": {{"value": ["{secret}"]}}}}',
+    '{{"{name}": "{secret}", "{name}": ""}}', '{{"a": {{"http://h/?{name}={secret}": 1}}}}',
+    '{{"a": "<input name={name} value=\\"{secret}\\">"}}',
     '{{"a": "https:\\/\\/h\\/x?{name}={secret}"}}',
     '{{"a": "http://h/p;{name}={secret}/q?v=1"}}', '{{"a": "http://h/?u=http%3A%2F%2Fg%3F{name}%3D{secret}"}}',
     '{{"a": "{name}={secret}; Path=/"}}',
