@@ -7,7 +7,6 @@ import re
 import tempfile
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
 from typing import IO, Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
@@ -16,7 +15,7 @@ from anyio import to_thread
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.posts import Body
 from archec.access.record import unpacked
-from archec.web.door import EXPECTED, URL, Response, Sender, fault_of, named
+from archec.web.door import EXPECTED, Response, Sender, fault_of, located, named
 
 T = TypeVar("T")
 
@@ -40,8 +39,7 @@ class Web:
     def __init__(self) -> None:
         self.sender: Sender | None = None
 
-    @asynccontextmanager
-    async def stream(
+    async def send(
         self,
         method: str,
         url: str,
@@ -49,22 +47,19 @@ class Web:
         trusted: bool,
         headers: Mapping[str, str] | None = None,
         body: Body | None = None,
-    ) -> AsyncIterator[Response]:
-        """Yields a response whose body has not been read. Redirects are not followed. ``trusted``: the operator has
-        configured the host. Raises LoadFailed."""
+    ) -> Response:
+        """Returns a response whose body has not been read, and which the caller closes. Redirects are not followed.
+        ``trusted``: the operator has configured the host. Raises LoadFailed."""
         if self.sender is None:
             raise LoadFailed("the server is not running")
         try:
-            target = URL(url)  # parsed once
-            extensions = named(target) if trusted else {}
+            target, extensions = located(url)
+            if trusted:
+                extensions |= named(target)
             content = None
             if body is not None and body.size:
                 headers, content = {**(headers or {}), "Content-Length": str(body.size)}, body.pieces()
-            response = await self.sender.send(method, target, headers, content, extensions)
-            try:
-                yield response
-            finally:
-                await response.aclose()
+            return await self.sender.send(method, target, headers, content, extensions)
         except EXPECTED as error:
             raise LoadFailed(fault_of(error).message) from error
 
@@ -134,8 +129,11 @@ async def fetch(
     body = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by its reader
     try:
         with Deadline(seconds) as deadline:
-            async with web.stream(method, url, trusted=True, headers=headers) as response:
+            response = await web.send(method, url, trusted=True, headers=headers)
+            try:
                 await spooled(_plain(response, deadline), body, MAX_ANSWER)
+            finally:
+                await response.aclose()
         body.seek(0)
         return Fetched(response.status_code, response.headers, body)
     except LoadFailed as error:

@@ -7,7 +7,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from typing import TypeVar
 
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
@@ -69,18 +69,15 @@ class ReplayLoader:
         for _ in range(_MAX_HOPS):
             trusted = follow and bool(own) and same_origin(url, own)
             target = authorized(url, own) if trusted else url
-            inner = AsyncExitStack()
-            stack.push_async_callback(inner.aclose)
-            response = await inner.enter_async_context(
-                self._web.stream(asked.method, target, trusted=trusted, headers=headers, body=asked.body)
-            )
+            response = await self._web.send(asked.method, target, trusted=trusted, headers=headers, body=asked.body)
+            stack.push_async_callback(response.aclose)
             location = response.headers.get("location", "")
             is_capture = "memento-datetime" in response.headers or not follow
             if is_capture or not (300 <= response.status_code < 400 and location):
                 if response.status_code >= 400 and not is_capture:
                     raise LoadFailed(f"HTTP {response.status_code}")
                 return response, url
-            await inner.aclose()
+            await response.aclose()
             url = joined(url, location)
             if not url:
                 raise LoadFailed("it redirects to an invalid URL")
@@ -140,12 +137,10 @@ class RangeReader:
         """See :class:`archec.access.loading.Remote`."""
         last = str(offset + length - 1) if length else ""
         headers = {"Range": f"bytes={offset}-{last}"}
-        async with AsyncExitStack() as stack:
-            if self._health.is_out:
-                raise LoadFailed("the server is left out for a while: it keeps failing")
-            response = await self._in_time(
-                stack.enter_async_context(self._web.stream("GET", url, trusted=True, headers=headers)), self._seconds
-            )
+        if self._health.is_out:
+            raise LoadFailed("the server is left out for a while: it keeps failing")
+        sending = self._web.send("GET", url, trusted=True, headers=headers)
+        async with aclosing(await self._in_time(sending, self._seconds)) as response:
             if response.status_code == 200 and offset:
                 raise LoadFailed("the server does not serve ranges")
             if response.status_code not in (200, 206):

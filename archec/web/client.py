@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import httpx
 
 from archec.config import FetchConfig
 from archec.errors import BadName
+from archec.web.connect import origin_url
 from archec.web.faults import EXPECTED, Blocked, Truncated, fault_of
 from archec.web.guard import allowed
 from archec.web.h1 import Answer
@@ -177,7 +177,7 @@ class Client:
             self.progress(0, 1)
 
         try:
-            target = _origin(url[: len(scheme) + 3 + slash])
+            target = origin_url(url[: len(scheme) + 3 + slash])
         except httpx.InvalidURL:
             _refuse_disguised(rest[:slash])
             raise
@@ -249,11 +249,6 @@ class Client:
                 self.progress(len(chunk), 0)
                 if flight.received > self._tuning.drain:
                     return
-
-
-@lru_cache(4096)
-def _origin(origin: str) -> httpx.URL:
-    return httpx.URL(origin + "/")
 
 
 def _seen(task: FetchTask, response: httpx.Response, fields: dict[str, str]) -> Hop:

@@ -13,7 +13,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import httpx
@@ -179,6 +179,12 @@ def named(url: str | httpx.URL) -> dict[str, Any]:
         httpx.InvalidURL: the URL is invalid.
     """
     return {"named": origin_of(httpx.URL(url))}
+
+
+@lru_cache(4096)
+def origin_url(origin: str) -> httpx.URL:
+    """The URL of an origin such as ``http://host:80``. Raises httpx.InvalidURL."""
+    return httpx.URL(origin + "/")
 
 
 def port_of(url: httpx.URL) -> int:

@@ -21,6 +21,7 @@ Errors are instances of ``EXPECTED``; ``fault_of`` maps each to an outcome and a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
@@ -30,7 +31,7 @@ from httpx import URL, Request, Response
 from httpx import AsyncClient as Client
 from httpx import Client as BlockingClient
 
-from archec.web.connect import named
+from archec.web.connect import named, origin_url
 from archec.web.faults import EXPECTED, Denied, TooLarge, fault_of
 from archec.web.guard import Resolver
 from archec.web.headers import unpack
@@ -48,6 +49,7 @@ __all__ = [
     "TooLarge",
     "content",
     "fault_of",
+    "located",
     "named",
     "open_blocking_client",
     "open_client",
@@ -58,6 +60,8 @@ T = TypeVar("T")
 _CONCURRENCY = 64
 """Maximum number of idle connections."""
 _MAX_REDIRECTS = 10
+_NORMAL = re.compile(r"(https?://[a-z0-9.-]+(?::\d+)?)(/(?:[\w.~!$&()*+,;=:@/?-]|%[\dA-Fa-f]{2}){0,8192})", re.ASCII)
+"""URLs that httpx leaves as they are, by origin and rest."""
 _NO_BODY = httpx.ByteStream(b"")
 
 
@@ -111,6 +115,15 @@ class Sender:
         return response
 
 
+def located(url: str) -> tuple[URL, dict[str, Any]]:
+    """Returns URL and extensions for a request of a ``Sender``: the URL of the origin, which is parsed only once, and
+    the rest as ``target``. A URL that is not in its normal form is parsed as a whole. Raises httpx.InvalidURL."""
+    found = _NORMAL.fullmatch(url)
+    if found is None or "/." in found[2]:
+        return URL(url), {}
+    return origin_url(found[1]), {"target": found[2].encode("ascii")}
+
+
 def _bytes(text: str) -> bytes:
     """Encodes a part of a header. Undecodable bytes are restored."""
     return text.encode("utf-8", "surrogateescape")
@@ -160,9 +173,11 @@ class _Bounded(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: Request) -> Response:
         """See ``DirectTransport``."""
-        if reason := self._deny.reason(str(request.url)):
+        url, target = request.url, request.extensions.get("target")
+        whole = f"{url.scheme}://{url.netloc.decode('ascii')}{target.decode('ascii')}" if target else str(url)
+        if reason := self._deny.reason(whole):
             raise Denied(reason)
-        carrier = self._carriers.ftp if request.url.scheme == "ftp" else self._carriers.http
+        carrier = self._carriers.ftp if url.scheme == "ftp" else self._carriers.http
         started = asyncio.get_running_loop().time()
         response = await carrier.handle_async_request(request)
         stream = cast(httpx.AsyncByteStream, response.stream)

@@ -15,6 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from web_support import QUICK
 
 from archec.config import Denial, FetchConfig
@@ -28,11 +30,12 @@ from archec.web.door import (
     _BoundedBody,
     content,
     fault_of,
+    located,
     named,
     open_blocking_client,
     open_client,
 )
-from archec.web.faults import Blocked
+from archec.web.faults import Blocked, Denied
 from archec.web.outcome import Outcome
 
 POLICY = Policy("archec/0.1 (test)", idle_timeout=1.0, connect_timeout=2.0)
@@ -86,7 +89,7 @@ class _Echo(BaseHTTPRequestHandler):
             first, last = (int(part) for part in self.headers["Range"].removeprefix("bytes=").split("-"))
             self.answer(206, bytes(range(256))[first : last + 1], ("Content-Range", f"bytes {first}-{last}/256"))
         else:
-            asked = {"method": self.command, "size": len(self.body()), "headers": dict(self.headers)}
+            asked = {"method": self.command, "path": self.path, "size": len(self.body()), "headers": dict(self.headers)}
             self.answer(200, json.dumps(asked).encode())
 
     def log_message(self, *_: object) -> None:
@@ -327,6 +330,20 @@ def test_profiles() -> None:
     assert upload.min_rate == 0
 
 
+@given(st.text("abZ09-._~!$&'()*+,;=:@/?%#[]{}|^ <>\"\\\u00fc", max_size=12))
+@example("a%41b?c=%7e")
+@example("a/./b/../c")
+def test_a_located_url_is_the_one_that_httpx_would_ask_for(rest: str) -> None:
+    for host in ("http://a.org", "https://10.0.0.1:443", "http://A.org", "http://me:x@b.org:81"):
+        try:
+            whole = URL(f"{host}/{rest}")
+        except httpx.InvalidURL:
+            continue
+        url, more = located(f"{host}/{rest}")
+        assert (url.scheme, url.netloc, url.userinfo) == (whole.scheme, whole.netloc, whole.userinfo)
+        assert more.get("target", url.raw_path) == whole.raw_path
+
+
 def test_a_sender_gives_the_answer_to_just_its_request(echo: EchoServer) -> None:
     async def run() -> None:
         async with Sender(POLICY) as sender:
@@ -348,6 +365,15 @@ def test_a_sender_gives_the_answer_to_just_its_request(echo: EchoServer) -> None
             await redirect.aclose()
             with pytest.raises(Blocked):
                 await sender.send("GET", URL(echo.url))
+        denial = Denial(urls=(f"{echo.url}/private/*",))
+        async with Sender(dataclasses.replace(POLICY, deny=(denial,))) as sender:
+            origin, rest = located(f"{echo.url}/x?q=%C3%BC")
+            response = await sender.send("GET", origin, extensions={**rest, **named(origin)})
+            assert json.loads(await response.aread())["path"] == "/x?q=%C3%BC"
+            for path in ("/private/x", "/private/\u00fc"):
+                origin, rest = located(echo.url + path)
+                with pytest.raises(Denied):
+                    await sender.send("GET", origin, extensions={**rest, **named(origin)})
 
     async def _pieces() -> AsyncIterator[bytes]:
         yield b"ab"
