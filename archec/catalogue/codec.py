@@ -1,4 +1,4 @@
-"""Documents of the catalogue and lines of journals as JSON text."""
+"""Encodes and decodes documents of the catalogue and lines of journals as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REBUILD = "'archec rebuild' rebuilds the catalogue"
 
 
 def _whole_number(value: object) -> int:
-    """An int for a number of its own class, as MongoDB gives those of more than 32 bits."""
+    """Converts integers of a subclass to int: MongoDB returns integers of more than 32 bits in a class of its own."""
     if isinstance(value, int):
         return int(value)
     raise TypeError(f"objects of type {type(value).__name__} are unsupported")
@@ -23,16 +23,17 @@ def _whole_number(value: object) -> int:
 
 _encoder = msgspec.json.Encoder(enc_hook=_whole_number)
 _canonical = msgspec.json.Encoder(enc_hook=_whole_number, order="sorted")
-_history = msgspec.json.Decoder(dict[int, str | None])  # for decode() such a type is analysed again each time
+_history = msgspec.json.Decoder(dict[int, str | None])  # msgspec.json.decode() would analyse this type each time
 
 
 def text_of(value: object) -> bytes:
-    """JSON text without blanks, fields in their own order. Raises CatalogueError for what JSON cannot hold."""
+    """Encodes a value as JSON without blanks, with fields in their own order. Raises CatalogueError if JSON cannot hold
+    it."""
     return _encode(_encoder, value)
 
 
 def canonical(value: object) -> bytes:
-    """JSON text without blanks, keys and sets sorted: equal values give equal text."""
+    """Encodes a value as JSON without blanks, with keys and sets sorted: equal values have equal text."""
     return _encode(_canonical, value)
 
 
@@ -44,7 +45,7 @@ def _encode(encoder: msgspec.json.Encoder, value: object) -> bytes:
 
 
 def read(kind: type[_T], text: bytes | str) -> _T:
-    """The value of a document's text. Raises CatalogueError if archec did not write it."""
+    """Decodes the text of a document. Raises CatalogueError if it is not valid for ``kind``."""
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -52,7 +53,7 @@ def read(kind: type[_T], text: bytes | str) -> _T:
 
 
 def built(kind: type[_T], value: Mapping[str, Any] | Sequence[Any]) -> _T:
-    """The value of a document of plain values. Raises CatalogueError if archec did not write it."""
+    """Converts a document of plain values to a ``kind``. Raises CatalogueError if it is not valid."""
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -61,18 +62,18 @@ def built(kind: type[_T], value: Mapping[str, Any] | Sequence[Any]) -> _T:
 
 
 def plain(value: object) -> dict[str, Any]:
-    """A struct as plain JSON values."""
+    """Converts a struct to plain JSON values."""
     result: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
     return result
 
 
 def history_text(history: History) -> str:
-    """``{tist: sha256 or null}`` in time order."""
+    """Encodes a history as ``{tist: sha256 or null}``, in the order of tists."""
     return text_of(history.as_dict()).decode()
 
 
 def history_of(text: bytes | str) -> History:
-    """The history of such a text. Raises CatalogueError if archec did not write it."""
+    """Decodes the text of a history. Raises CatalogueError if it is not valid."""
     try:
         entries = _history.decode(text)
     except (msgspec.MsgspecError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""The catalogue as text: canonical JSON lines, the same from every engine.
+"""Dumps the catalogue as canonical JSON lines, which are the same for every engine.
 
-Without ``everything`` a dump says what the archive holds and no more: it does not depend on when
-archec ran or in which order data sets were replayed (design, invariants 3 and 4, section 6).
+Without ``everything`` a dump has only what the archive holds: it does not depend on when archec ran or in which order
+data sets were replayed (design, invariants 3 and 4, section 6).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from archec.errors import CatalogueError
 
 
 def dump(catalogue: Catalogue, *, everything: bool) -> Iterator[str]:
-    """One line (without its end) for each document, by collection and id.
+    """Yields one line (without a line end) for each document, ordered by collection and id.
 
-    The collections come as mi, mo, mf, vi, vo and, with ``everything``, hosts, data_sets, held_back, runs, sets,
-    manifests, ingests, state; then mi, mo and mf are whole obis, else the histories of all obis that ever were held:
-    ``h`` maps tists to md5, ``s`` to sha256, null where the obi is lost. Holds one page in memory. Raises
-    :class:`CatalogueError` as reading does.
+    The collections are mi, mo, mf, vi, vo and, with ``everything``, hosts, data_sets, held_back, runs, sets, manifests,
+    ingests, state. With ``everything``, mi, mo and mf have complete obis, else the histories of all obis that were ever
+    held: ``h`` maps tists to md5, ``s`` to sha256, null for losses. Holds one page in memory. Raises
+    :class:`CatalogueError` if the catalogue cannot be read.
     """
     for kind in KINDS:
         for obi in catalogue.all(kind):

@@ -1,10 +1,10 @@
-"""Fold: how journal records become catalogue documents.
+"""Fold: derives catalogue documents from journal records, and writes them.
 
-Live runs, recovery after a kill and ``archec rebuild`` all go through :func:`changes_of`, so they
-cannot differ. Folding the same batch again changes nothing.
+Runs, recovery after a kill and ``archec rebuild`` all use :func:`changes_of`, so their results cannot differ. Folding
+the same batch again changes nothing.
 
-A journalled batch cannot be taken back, so one document that an engine does not take must not stop an archive: it is
-set aside, and everything else is written.
+A journalled batch cannot be undone, so a document that the database refuses must not stop an archive: it is set aside,
+and everything else is written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LONGEST = 600
 
 
 class Known(Protocol):
-    """What a fold needs to read: a catalogue is one."""
+    """What a fold reads of the current state; a catalogue implements it."""
 
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]: ...
 
@@ -51,10 +51,10 @@ class Known(Protocol):
 def changes_of(
     records: Sequence[Record], position: Position, known: Known, *, fresh: Collection[str] = frozenset()
 ) -> Changes:
-    """What one journal batch writes into the catalogue.
+    """Derives the changes that a journal batch makes to the catalogue.
 
-    ``fresh`` may name tobis that the caller knows to be absent, to save looking them up. Obis are known by kind and
-    id: the fold does not rely on ids of different kinds being different.
+    ``fresh`` may name tobis that the caller knows to be absent, to save queries. Obis are identified by kind and id:
+    the fold does not rely on ids of different kinds being different.
     """
     changes = [record for record in records if isinstance(record, ObiChange)]
     obis = _known_obis([change for change in changes if change.kind != "tobi" or change.id not in fresh], known)
@@ -101,7 +101,8 @@ def _is_more_than_a_visit(change: ObiChange) -> bool:
 
 
 def fold_obi(obi: Obi | None, change: ObiChange, stamp: int) -> Obi:
-    """An obi after a change. Versions and notes that its history no longer names go."""
+    """Applies a change to an obi. Versions that neither its history nor its claims name, and notes without an entry,
+    are removed."""
     if obi is None:
         obi = Obi(change.id, change.kind)
     if change.visit is not None:
@@ -168,13 +169,14 @@ def _fold_data_sets(records: Sequence[Record], known: Known) -> list[DataSet]:
     return list(data_sets.values())
 
 
-# -- writing what a fold makes of a batch ---------------------------------------------------------
+# -- writing the changes of a batch ---------------------------------------------------------------
 
 
 def write(catalogue: Catalogue, changes: Changes) -> list[Refused]:
-    """Writes a batch's changes durably; what was refused is remembered in the catalogue, and returned.
+    """Writes the changes of a batch durably. Documents that the database refuses are recorded in the catalogue, and
+    returned.
 
-    The position comes last, so that a kill in between only has the batch written again.
+    The position is written last, so that after a kill the batch is written again.
     """
     try:
         catalogue.write(changes)
@@ -213,7 +215,7 @@ def _collections() -> list[str]:
 
 
 def _changes(items: Sequence[_Item], like: Changes) -> Changes:
-    """The part of a batch that these items are."""
+    """Changes with only these items."""
     return Changes(like.position, **{name: [item for of, item in items if of == name] for name in _collections()})
 
 
@@ -228,7 +230,7 @@ _NAMES: Sequence[Callable[[Any], object]] = (
 
 
 def _name(item: object) -> str:
-    """What an item is known by."""
+    """The identifier of an item, for messages."""
     for named in _NAMES:
         try:
             return str(named(item))

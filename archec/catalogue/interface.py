@@ -1,11 +1,11 @@
-"""The one interface of the catalogue; SQLite and MongoDB stand behind it.
+"""The interface of the catalogue, implemented for SQLite and MongoDB.
 
-The contract is written here and tested once over every engine. Ids sort by the bytes of their
-UTF-8 (which is Python's order of ``str``, too). All iterators page by key and hold no more than a
-page in memory. A database that cannot be reached raises :class:`archec.errors.CatalogueGone`,
-anything else it refuses :class:`archec.errors.CatalogueError`.
+The same tests check this contract for both engines. Ids are sorted by the bytes of their UTF-8, which is also Python's
+order of ``str``. All iterators page by key and have at most one page in memory. Methods raise
+:class:`archec.errors.CatalogueGone` if the database cannot be reached, and :class:`archec.errors.CatalogueError` for
+all other errors of the database.
 
-What is not about obis is the same for every engine: small documents, JSON text under a key
+Everything except obis is stored in the same way by every engine: as small documents, JSON text under a key
 (:data:`archec.catalogue.rows.KEYS`).
 """
 
@@ -50,8 +50,8 @@ _SECRET_OPTION = re.compile(r"([^?&=;]*password[^?&=;]*=)[^&;]*", re.I)
 
 
 class Counts(NamedTuple):
-    """How much the catalogue holds; ``held`` and ``lost`` speak of the newest state. Tobis that never were held, as
-    no data set speaks of them that counts, are in neither."""
+    """Numbers of obis by their newest state. Tobis that were never held, because no data set with them counts, are not
+    included."""
 
     tobis_held: int
     tobis_lost: int
@@ -63,7 +63,8 @@ class Counts(NamedTuple):
 
 
 class Catalogue(ABC):
-    """See the module; a context manager that closes it. ``url`` is fit for messages: :func:`redact` has been at it."""
+    """A catalogue; see the module. As a context manager it closes itself. ``url`` is redacted for messages
+    (:func:`redact`)."""
 
     url: str
 
@@ -75,50 +76,53 @@ class Catalogue(ABC):
 
     @abstractmethod
     def position(self) -> Position:
-        """How far this catalogue has followed the journals; ``Position()`` for an empty one."""
+        """The position in the journals up to which they are applied; ``Position()`` for an empty catalogue."""
 
     @abstractmethod
     def write(self, changes: Changes) -> None:
-        """Applies one batch's changes durably. Applying the same changes again changes nothing.
+        """Applies the changes of one batch durably. Applying the same changes again changes nothing.
 
-        Raises :class:`archec.errors.CatalogueRefused` if one of them is not taken; none need be there then.
+        Raises :class:`archec.errors.CatalogueRefused` if the database refuses one of them; then it may have applied any
+        part of them, or none.
         """
 
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
-        """Those of ``ids`` that are known."""
+        """Returns the known obis among ``ids``, by id."""
         return {obi.id: obi for obi in self._whole(kind, self._heads(kind, ids))}
 
     def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
-        """Whole obis with id > ``after``, by id."""
+        """Yields the obis with id > ``after``, in the order of ids."""
         for heads in self._pages_of(kind, after):
             yield from self._whole(kind, heads)
 
     @abstractmethod
     def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
-        """At most ``limit`` ids from ``low`` up to, and without, ``high``, in order."""
+        """At most ``limit`` ids from ``low`` up to but not including ``high``, in order."""
 
     @abstractmethod
     def scan(self, after: str = "") -> Iterator[ObiState]:
-        """The states of all tobis with id > ``after`` by id; unaffected by writes to ids that it has passed."""
+        """Yields the states of all tobis with id > ``after``, in the order of ids. Writes to ids that were already
+        yielded do not affect it."""
 
     def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
-        """At most ``limit`` with (stamp, id) > the given pair, in that order."""
+        """At most ``limit`` obis with (stamp, id) > (``stamp``, ``after``), in that order."""
         return list(self._whole(kind, self._changed(kind, stamp, after, limit)))
 
     @abstractmethod
     def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
-        """Fobis with due <= ``before`` by (due, id), beginning behind ``after``."""
+        """Yields the fobis with due <= ``before`` in the order (due, id), starting after ``after``."""
 
     @abstractmethod
     def with_outcome(self, outcomes: Collection[str]) -> Iterator[str]:
-        """The fobis whose last visit had any of these outcomes, by id. Reads all visits."""
+        """Yields the fobis whose last visit had one of these outcomes, in the order of ids. Reads all visits."""
 
     @abstractmethod
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
-        """The least place of each text, by checksum. Redirects are no places: their bytes are at their targets."""
+        """Yields the least place of each text, in the order of text checksums. Redirects are not places: their bytes
+        are at their targets."""
 
     def runs(self, since: int = 0) -> Iterator[Run]:
-        """All runs with tist >= ``since``, oldest first."""
+        """Yields all runs with tist >= ``since``, oldest first."""
         return (run for _, run in self._read("runs", Run, (since - 1,)))
 
     def newest_runs(self, before: int, limit: int) -> list[Run]:
@@ -126,41 +130,41 @@ class Catalogue(ABC):
         return [run for _, run in self._read("runs", Run, (-1,), (before,), limit)]
 
     def run(self, tist: int) -> Run | None:
-        """The run with this software tist."""
+        """The run with this software tist; None if there is none."""
         text = self.document("runs", (tist,))
         return read(Run, text) if text is not None else None
 
     def retracted_runs(self) -> frozenset[int]:
-        """The runs whose visits to files are not to be believed."""
+        """The runs whose visits to files are retracted."""
         return frozenset(run.tist for run in self.runs() if run.retracted)
 
     def data_sets(self) -> list[DataSet]:
-        """What every run read, by tist and run."""
+        """The data sets of all runs, ordered by tist and run."""
         return [data_set for _, data_set in self._read("data_sets", DataSet, (-1, -1))]
 
     @abstractmethod
     def keyed(self, key: str) -> bytes | None:
-        """The bytes of one :class:`archec.catalogue.model.KeyedSet`."""
+        """The bytes of a :class:`archec.catalogue.model.KeyedSet`; None if it is unknown."""
 
     def refused(self) -> list[Refused]:
-        """What this database would not take, by run and batch (:mod:`archec.catalogue.fold`)."""
+        """The documents that the database refused, ordered by run and batch (:mod:`archec.catalogue.fold`)."""
         return [refused for _, refused in self._read("refused", Refused, (-1, -1, ""))]
 
     def hosts(self) -> Iterator[HostState]:
-        """The hosts against which something is known, by name."""
+        """Yields the hosts with failures or waiting times, ordered by name."""
         return (host for _, host in self._read("hosts", HostState, ("",)))
 
     @abstractmethod
     def gone_files(self, host: str, since: int) -> tuple[int, int]:
-        """How many files of a host are held, and of how many of these the last visit, at ``since`` or later by the
-        clock, found that they are gone."""
+        """Returns the number of held files of a host, and the number of those whose last visit found them gone, at
+        ``since`` or later by the clock."""
 
     @abstractmethod
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
         """At most ``limit`` files of a host that ever held these bytes."""
 
     def held_back(self) -> list[HeldBack]:
-        """The losses that wait for a decision, by run and kind."""
+        """The losses that await a decision, ordered by run and kind."""
         return [held_back for _, held_back in self._read("held", HeldBack, (-1, ""))]
 
     @abstractmethod
@@ -169,31 +173,31 @@ class Catalogue(ABC):
 
     @abstractmethod
     def incidences(self, kind: Kind, after: Moment = START, *, run: int | None = None) -> Iterator[Moment]:
-        """Every entry of every history, or those that a run has noted, by (tist, id), beginning behind ``after``."""
+        """Yields every entry of every history, or those that ``run`` has noted, in the order (tist, id), starting after
+        ``after``."""
 
     @abstractmethod
     def lost(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        """The obis that are lost now by (tist of the loss, id), beginning behind ``after``."""
+        """Yields the obis that are lost now in the order (tist of the loss, id), starting after ``after``."""
 
     @abstractmethod
     def returned(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        """Every return of an obi that had been lost by (tist of the return, id), beginning behind ``after``."""
+        """Yields every return of a lost obi in the order (tist of the return, id), starting after ``after``."""
 
     def referring(self, urls: Collection[str], limit: int) -> dict[str, list[Obi]]:
-        """For each of ``urls`` at most ``limit`` of the tobis of which any version names it, by id.
-
-        URLs that no tobi names are left out.
-        """
+        """Returns for each of ``urls`` at most ``limit`` tobis with a version that names it, ordered by id. URLs that
+        no tobi names are left out."""
         named = {url: self.naming(url, limit) for url in filter(is_text, dict.fromkeys(urls))}
         tobis = self.obis("tobi", sorted({obi for listed in named.values() for obi in listed}))
         return {url: [tobis[obi] for obi in listed if obi in tobis] for url, listed in named.items() if listed}
 
     @abstractmethod
     def naming(self, url: str, limit: int) -> list[str]:
-        """The ids of at most ``limit`` of the tobis of which any version names a URL, in order."""
+        """The ids of at most ``limit`` tobis with a version that names a URL, in order."""
 
     def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
-        """The tobis that ever were held, with id > ``after`` and, if given, id < ``before``, by id."""
+        """Yields the tobis that were ever held, with id > ``after`` and, if given, id < ``before``, in the order of
+        ids."""
         for heads in self._pages_of("tobi", after, before):
             versions = _grouped(self._versions("tobi", [head.id for head in heads]))
             for head in heads:
@@ -203,56 +207,57 @@ class Catalogue(ABC):
 
     @abstractmethod
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
-        """Those of ``urls`` that are known."""
+        """Returns the states of the known fobis among ``urls``."""
 
     @abstractmethod
     def holding(self, checksum: str) -> Place | None:
-        """The first place, by (tist, id), of held bytes with this sha256 or md5 (in lower-case hex digits)."""
+        """The first place, in the order (tist, id), of bytes with this sha256 or md5 (lower-case hex digits); None if
+        none were ever held."""
 
     @abstractmethod
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
-        """The ids, in order, of the obis of which any version has this checksum (in lower-case hex digits)."""
+        """Yields the ids of the obis with a version that has this checksum (lower-case hex digits), in order."""
 
     @abstractmethod
     def references(self) -> Iterator[tuple[str, str]]:
-        """Each URL with each tobi of which any version names it, in this order."""
+        """Yields (URL, tobi) for each tobi with a version that names the URL, in that order."""
 
     @abstractmethod
     def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
-        """Of each version what it is looked up by: kind and id of the obi, sha256, md5, text, and the first tist at
-        which the obi held it under its own name; in no particular order."""
+        """Yields for each version, in no particular order, the fields by which it is looked up: kind and id of the obi,
+        sha256, md5, text, and the first tist at which the obi held it under its own name."""
 
     def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
-        """The files of the manifest with this sha256, in its order; none where it is not known."""
+        """Yields the files of the manifest with this sha256, in its order; none if it is unknown."""
         return (file for _, file in self._read("manifests", FilesetManifestFile, (sha256, -1), (sha256, MAX_TIST)))
 
     def manifests(self) -> Iterator[tuple[str, int, FilesetManifestFile]]:
-        """Every file of every manifest, with the manifest's sha256 and the file's number in it, by these two."""
+        """Yields every file of every manifest as (sha256 of the manifest, number of the file, file), in that order."""
         return ((*key, file) for key, file in self._read("manifests", FilesetManifestFile, ("", -1)))
 
     def ingest(self, ingest_type: str, base_url: str) -> Ingest | None:
-        """What the newest ingest of a base URL came to."""
+        """The newest ingest of a base URL; None if there is none."""
         key = (base_url, ingest_type)
         text = self.document("ingests", key) if is_text("".join(key)) else None
         return read(Ingest, text) if text is not None else None
 
     def ingests(self) -> Iterator[Ingest]:
-        """The newest ingest of every base URL, by (base_url, ingest_type)."""
+        """Yields the newest ingest of every base URL, in the order (base_url, ingest_type)."""
         return (ingest for _, ingest in self._read("ingests", Ingest, ("", "")))
 
     @abstractmethod
     def split(self, parts: int, least: int) -> list[str]:
-        """At most ``parts - 1`` ids in ascending order, between which are about equally many tobis, and
-        about ``least`` at least."""
+        """Returns at most ``parts - 1`` ids, in order, that divide the tobis into parts of about the same size, of
+        ``least`` tobis or more."""
 
     @abstractmethod
     def documents(self, name: str, low: Key, high: Key | None = None, newest: int = 0) -> Iterator[Key]:
-        """The small documents of a collection with keys between two (and without these), in order: key and text in
-        one row. With ``newest`` only so many of them, the last one first."""
+        """Yields the small documents of a collection with ``low`` < key < ``high``, in the order of keys, as rows of
+        key and text. ``newest``: at most that many of them, the last one first."""
 
     @abstractmethod
     def document(self, name: str, key: Key) -> str | None:
-        """The text of one small document."""
+        """The text of one small document; None if there is none."""
 
     def _read(
         self, name: str, kind: type[_T], low: Key, high: Key | None = None, newest: int = 0
@@ -262,17 +267,19 @@ class Catalogue(ABC):
     # -- the parts of obis ------------------------------------------------------------------------
 
     def _whole(self, kind: Kind, heads: Sequence[Head]) -> Iterator[Obi]:
-        """Puts obis together: what belongs to no entry of a history, and to no claim, does not count."""
+        """Assembles obis from their parts. Notes and versions to which no entry or claim refers are ignored."""
         every = [head.id for head in heads]
         held = [head.id for head in heads if head.history or kind == "tobi"]
         notes, versions = _grouped(self._notes(kind, held)), _grouped(self._versions(kind, held))
         claims = _grouped(self._claims(every) if kind == "tobi" else ())
         visits = dict(self._visits(every) if kind == "fobi" else ())
         for obi, history, handle, _, stamp, due, place, _, settled in heads:
-            said = tuple(sorted(claims[obi], key=attrgetter("key")))
+            own_claims = tuple(sorted(claims[obi], key=attrgetter("key")))
             own = {tist: note for tist, note in sorted(notes[obi]) if tist in history.tists}
-            contents = versions_of(history, versions[obi], said)
-            yield Obi(obi, kind, history, contents, own, handle, visits.get(obi), due, stamp, said, place, settled)
+            contents = versions_of(history, versions[obi], own_claims)
+            yield Obi(
+                obi, kind, history, contents, own, handle, visits.get(obi), due, stamp, own_claims, place, settled
+            )
 
     def _pages_of(self, kind: Kind, after: str, before: str = "") -> Iterator[list[Head]]:
         while heads := self._page(kind, after, before):
@@ -281,15 +288,15 @@ class Catalogue(ABC):
 
     @abstractmethod
     def _heads(self, kind: Kind, ids: Collection[str]) -> list[Head]:
-        """Those of ``ids`` that are known."""
+        """The heads of the known obis among ``ids``."""
 
     @abstractmethod
     def _page(self, kind: Kind, after: str, before: str) -> list[Head]:
-        """The next page of those with id > ``after`` and, if given, id < ``before``."""
+        """The heads of the next page of obis with id > ``after`` and, if given, id < ``before``."""
 
     @abstractmethod
     def _changed(self, kind: Kind, stamp: int, after: str, limit: int) -> list[Head]:
-        """See :meth:`changed`."""
+        """The heads for :meth:`changed`."""
 
     @abstractmethod
     def _notes(self, kind: Kind, ids: Collection[str]) -> Iterator[tuple[str, tuple[int, Note]]]:
@@ -313,7 +320,7 @@ class Catalogue(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of the database."""
+        """Closes the connection to the database."""
 
 
 def _grouped(pairs: Iterable[tuple[str, _T]]) -> defaultdict[str, list[_T]]:
@@ -324,8 +331,8 @@ def _grouped(pairs: Iterable[tuple[str, _T]]) -> defaultdict[str, list[_T]]:
 
 
 def redact(url: str) -> str:
-    """``url`` fit for a message: what stands between its scheme and its last ``@``, and the values of
-    options whose names speak of a password, are cut out. It errs on the side of cutting too much."""
+    """Redacts a database URL for messages: replaces everything between its scheme and its last ``@``, and the values of
+    options with ``password`` in their names. If in doubt it removes too much."""
     found = _USERINFO.match(url)
     shown = f"{found[1] or ''}***@{url[found.end() :]}" if found else url
     return _SECRET_OPTION.sub(r"\1***", shown)

@@ -1,4 +1,4 @@
-"""The rows of the catalogue's lists."""
+"""The rows of lists that the catalogue returns."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from archec.tist import MAX_TIST
 
 
 class ObiState(NamedTuple):
-    """A row of the sorted scan that a data set is merged with.
+    """A row of the sorted scan with which a data set is merged.
 
-    ``last`` and ``state`` are the newest entry of the history; ``h`` is the history's map as JSON
-    text, or None if the newest entry is the only one. ``place`` and ``since`` are those of the :class:`Obi`.
+    ``last`` and ``state`` are the newest entry of the history. ``h`` is the whole history as JSON text; None if the
+    newest entry is the only one. ``place`` and ``since`` are those of the :class:`Obi`.
     """
 
     id: str
@@ -24,7 +24,7 @@ class ObiState(NamedTuple):
 
 
 class TextPlace(NamedTuple):
-    """Where the text with checksum ``text`` is held: the least (tist, id) of all places."""
+    """The place where the text with the checksum ``text`` is held: the least (tist, id) of all of them."""
 
     text: str
     tist: int
@@ -32,28 +32,28 @@ class TextPlace(NamedTuple):
 
 
 class DueFobi(NamedTuple):
-    """A fobi in the order in which it is due; ``due`` 0 means that it was never visited."""
+    """A fobi that is due. ``due`` is 0 if it was never visited."""
 
     due: int
     id: str
 
 
 class Moment(NamedTuple):
-    """Something that happened to an obi at a tist; lists are in the order of these pairs, and any of them may be the
-    one to go on from."""
+    """An incidence: the tist and the id of the obi. Lists are in the order of these pairs, and can be continued after
+    any of them."""
 
     tist: int
     id: str
 
 
 START = Moment(-1, "")
-"""Before every moment."""
+"""Less than any moment: the start of a list."""
 
 
 class TobiFiles(NamedTuple):
-    """A tobi that was ever held: the tist of its newest entry, whether it is held now, its template type as written,
-    the ids of the fobis that its newest version names, each once, in their order, those that only older
-    versions name, and how many File-URLs of the newest version are bad."""
+    """The files that a tobi names. ``last`` is the tist of its newest entry, ``held`` whether it is held now, ``type``
+    its template type as written. ``files`` are the fobis that its newest version names, each once, in its order,
+    ``former`` those that only older versions name. ``bad_urls`` counts the bad File-URLs of the newest version."""
 
     id: str
     last: int
@@ -65,8 +65,9 @@ class TobiFiles(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """A fobi now. ``held`` is None if it never was, ``type`` the sniffed type of its newest contents (empty:
-    none), ``outcome`` that of its last visit (empty: never visited), ``last`` the tist of its newest entry, or 0."""
+    """The current state of a fobi. ``held`` is None if it was never held, ``type`` the sniffed type of its newest
+    contents (empty: none), ``outcome`` that of its last visit (empty: never visited), ``last`` the tist of its newest
+    entry (0: none)."""
 
     held: bool | None = None
     type: str = ""
@@ -75,7 +76,7 @@ class FileState(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where bytes are held: the obi's entry at ``tist``, which is its first one with these bytes."""
+    """The place where bytes are held: the first entry of an obi with these bytes, at ``tist``."""
 
     kind: Kind
     id: str

@@ -1,9 +1,8 @@
-"""What the catalogue holds: one :class:`Obi` per object, and the runs and data sets behind them.
+"""The documents of the catalogue: an :class:`Obi` for each object, and the runs and data sets from which they follow.
 
-``mi`` is the collection of the obis of kind ``tobi``, ``mo`` that of kind ``fobi``, ``mf`` that of kind ``fileset``;
-``vi`` and ``vo`` map text checksums to the :class:`TextPlace` where that text is held (Fort Lee paper, "caching
-database").
-All of it derives from the run journals (design, invariant 3): :mod:`archec.catalogue.fold`.
+The collections ``mi``, ``mo`` and ``mf`` have the obis of the kinds ``tobi``, ``fobi`` and ``fileset``; ``vi`` and
+``vo`` map text checksums to the :class:`archec.catalogue.lists.TextPlace` where that text is held (Fort Lee paper,
+"caching database"). All of it is derived from the run journals (design, invariant 3) by :mod:`archec.catalogue.fold`.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ COLLECTION: Mapping[Kind, str] = {"tobi": "mi", "fobi": "mo", "fileset": "mf"}
 TEXTS: Mapping[Kind, str] = {"tobi": "vi", "fobi": "vo"}
 
 AT_ONCE = 1
-"""From this tist on a fobi is due that is to be visited at once."""
+"""The due date of a fobi that is to be visited immediately."""
 
 CORE = "all"
 """The core archive: its directory holds the archive and series templates of all archives."""
 
 
 class Refipo(NamedTuple):
-    """Reference to file information: one FILE cluster of a tobi; ``url`` is the fobi's id."""
+    """Reference to file information: a File cluster of a tobi. ``url`` is the id of the fobi."""
 
     url: str
     format: str = ""
@@ -45,11 +44,11 @@ class Refipo(NamedTuple):
 
 
 class Version(Struct, frozen=True, omit_defaults=True):
-    """One content of an obi, identified by the sha256 of its bytes.
+    """The contents of an obi in one state, identified by the sha256 of the bytes.
 
-    ``size`` is in bytes, ``text`` the md5 of its text (None: it has none). ``type`` is a tobi's template type as
-    written, a fobi's sniffed media type. ``title`` and ``refs`` are what a template says; ``bad_urls`` is how many of
-    its File-URLs the archive cannot keep.
+    ``size`` is in bytes, ``text`` the md5 of the text (None: it has none). ``type`` is a tobi's template type as
+    written, or a fobi's sniffed media type. ``title`` and ``refs`` are those of a template; ``bad_urls`` counts its
+    File-URLs that the archive cannot keep.
     """
 
     sha256: str
@@ -63,15 +62,16 @@ class Version(Struct, frozen=True, omit_defaults=True):
 
 
 class Note(Struct, frozen=True, omit_defaults=True):
-    """How an entry of an obi's history came about.
+    """The origin of an entry of an obi's history.
 
     ``run`` is the software tist, ``kind`` one of ``new changed cosmetic file-url lost returned restated``. ``at`` is
-    the tist under which the bytes are, 0 for the entry's own. ``reason`` says why the obi is lost, ``seen`` when the
-    last visit before saw a lost fobi's contents (of a tobi that follows from what data sets have looked at).
+    the tist under which the bytes are stored, 0 for the entry's own. For a loss, ``reason`` says why, and ``seen`` is
+    the last tist at which a visit saw the contents of the fobi (for a tobi that follows from the coverage of data
+    sets).
 
-    Where a tobi's state was seen is in its claims. Of a fobi: ``target`` is the id that the URL redirected to (empty:
-    the body is this URL's own), ``headers`` are the kept response headers, and ``suspect`` says why the contents may
-    not be what was meant (a page in place of a PDF, an empty body).
+    The claims of a tobi say where its states were seen. For a fobi, ``target`` is the id to which the URL redirected
+    (empty: the body is its own), ``headers`` are the stored response headers, and ``suspect`` says why the contents may
+    not be the intended ones (a page instead of a PDF, an empty body).
     """
 
     run: int
@@ -86,15 +86,15 @@ class Note(Struct, frozen=True, omit_defaults=True):
 
 
 class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What a data set says of a tobi, which is (``tist``, ``run``) of its :class:`DataSet`.
+    """What a data set, identified by (``tist``, ``run``), says about a tobi.
 
-    ``state`` is the sha256 of the template that counts in it, None if it has none. ``place`` is the path of that
-    template's file below the root of RePEc, ``line`` its line there, ``encoding`` how the file was read. ``at`` is the
-    tist under which the bytes are, 0 for the data set's. ``malformed``: its handle differs from the id in more than
-    case, so that it counts less than any that does not.
+    ``state`` is the sha256 of the template that counts in it; None if it has none. ``place`` is the path of the
+    template's file below the root of RePEc, ``line`` its line there, ``encoding`` the encoding of the file. ``at`` is
+    the tist under which the bytes are stored, 0 for that of the data set. ``malformed``: the handle differs from the id
+    not only in case, so it counts less than any well-formed one.
 
-    A claim holds until the next one, for all data sets that would show a template kept at its place
-    (:func:`archec.archive.absence.shows`); data sets that say nothing else have no claim of their own.
+    A claim holds until the next one, for all data sets that would contain a template at its place
+    (:func:`archec.archive.absence.shows`). Data sets that say the same have no claim of their own.
     """
 
     tist: int
@@ -108,16 +108,16 @@ class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[int, int]:
-        """The data set's place in the order of data sets."""
+        """The key of the data set, by which data sets are ordered."""
         return self.tist, self.run
 
     @property
     def bytes_at(self) -> int:
-        """The tist under which the bytes are."""
+        """The tist under which the bytes are stored."""
         return self.at or self.tist
 
     def agrees(self, other: Claim | None) -> bool:
-        """Whether another claim says the same: the state, and the place where it was seen."""
+        """Whether another claim has the same state and place. None, like a claim without a state, means absence."""
         if other is None or other.state is None or self.state is None:
             return self.state is None and (other is None or other.state is None)
         return self.state == other.state and self.place == other.place
@@ -126,17 +126,16 @@ class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
 class Visit(Struct, frozen=True, omit_defaults=True):
     """The last visit to a fobi.
 
-    ``outcome`` is a word of the vocabulary of outcomes (design, section 5); ``gone_since`` and ``gone`` are
-    the tist of the first and the number of visits in a row that found it gone; ``fails`` the number
-    of visits in a row that came to nothing; ``checked`` the last tist at which contents were seen
-    or confirmed, ``read`` when they were last received, and not only confirmed, by the clock; ``etag`` and ``modified``
-    go into conditional requests. ``unnamed`` is the number of visits in a row at which no template named the URL any
-    more, ``tags`` what robots tags say of keeping it (``noarchive``), ``tls`` what TLS needed beyond what is usual.
-    ``cosmetic``: what was received last has the text of what is held, but other bytes, which were not kept; ``etag``
-    and ``modified`` are theirs.
+    ``outcome`` is one of the outcomes in section 5 of the design. ``gone`` is the number of consecutive visits that
+    found the file gone, ``gone_since`` the tist of the first of them; ``fails`` is the number of consecutive failed
+    visits. ``checked`` is the last tist at which contents were received or confirmed, ``read`` the time by the clock at
+    which they were last received. ``etag`` and ``modified`` are sent with conditional requests. ``unnamed`` is the
+    number of consecutive visits at which no template named the URL, ``tags`` are robots tags about archiving
+    (``noarchive``), ``tls`` the exceptions that TLS needed. ``cosmetic``: the last received body has the same text as
+    the held one, but other bytes, which were not stored; ``etag`` and ``modified`` are those of that body.
 
-    Tists of runs go on by seconds where one was ahead of the clock. ``clock`` is when the visit was made, and
-    ``gone_clock`` when the first one in a row found it gone, where that is not the tist.
+    The tists of runs may be ahead of the clock. If they are, ``clock`` is the time of the visit, and ``gone_clock``
+    that of the first consecutive visit that found the file gone; otherwise both are 0.
     """
 
     tist: int
@@ -165,12 +164,12 @@ class Visit(Struct, frozen=True, omit_defaults=True):
 
     @property
     def gone_when(self) -> int:
-        """When the first visit in a row found the file gone, by the clock."""
+        """When the first of the consecutive visits found the file gone, by the clock."""
         return self.gone_clock or self.gone_since
 
     def following(self, before: Visit | None, *, failed: bool) -> Visit:
-        """This visit, which saw no contents, as the one after ``before``: what is known of the contents stays, and the
-        visits in a row are counted on; ``failed``: it is one of those that came to nothing."""
+        """Returns this visit, which saw no contents, as the successor of ``before``: with what is known about the
+        contents, and with updated counters of consecutive visits. ``failed``: it counts in ``fails``."""
         before = before or Visit(0, "")
         gone = self.outcome == "gone"
         first = gone and not before.gone_since
@@ -190,10 +189,10 @@ class Visit(Struct, frozen=True, omit_defaults=True):
 
 
 class HostState(Struct, frozen=True, omit_defaults=True):
-    """What is known against a host (name and port as in URLs), as of the run ``run``.
+    """The problems of a host (name and port as in URLs), as of the run ``run``.
 
-    It is not to be asked before ``until`` (Unix seconds, by the clock), and was given up in ``fails`` runs in a row.
-    ``reason`` is for people. A host against which nothing is known any more is in no catalogue.
+    It must not be asked before ``until`` (Unix seconds, by the clock), and was given up in ``fails`` consecutive runs.
+    ``reason`` is for people. A host without problems is not in the catalogue.
     """
 
     host: str
@@ -204,20 +203,20 @@ class HostState(Struct, frozen=True, omit_defaults=True):
 
     @property
     def clear(self) -> bool:
-        """Whether nothing is known against it."""
+        """Whether the host has no problems."""
         return not (self.until or self.fails)
 
 
 @dataclass(frozen=True, slots=True)
 class Obi:
-    """An object of interest, whole.
+    """An object of interest with all its parts.
 
-    ``versions`` are its contents by sha256, ``notes`` speak of the entries of its history. ``handle`` is a tobi's
-    handle as written, ``claims`` what data sets say of it, in their order, and ``place`` where it was last seen, as far
-    as the archive believes them (:mod:`archec.archive.conclusions`): history and place follow from the claims.
-    ``settled`` is a date at which only the place changed, as a claim was believed that was older. ``due`` is the tist
-    from which a fobi is to be visited again, 0 if it never was. ``stamp`` is the moment at which the last change became
-    visible (seconds, monotonic).
+    ``versions`` are its contents by sha256, ``notes`` the notes on the entries of its history by tist. For a tobi,
+    ``handle`` is its handle as written, ``claims`` are what data sets say about it, in their order, and ``place`` is
+    where it was last seen; history and place are derived from the claims (:mod:`archec.archive.conclusions`).
+    ``settled`` is a date at which only the place changed, because an older claim counted. ``due`` is the tist from
+    which a fobi is to be visited again, 0 if it was never visited. ``stamp`` is the moment at which the last change
+    became visible (seconds, monotonic).
     """
 
     id: str
@@ -235,9 +234,9 @@ class Obi:
 
     @property
     def since(self) -> int:
-        """From which tist on the newest claim and the newest state of a tobi agree; MAX_TIST where they do not.
+        """The tist from which the newest claim and the newest state of a tobi agree; MAX_TIST if they do not.
 
-        No data set from then on changes anything by saying what the newest claim says.
+        A data set from then on that says the same as the newest claim changes nothing.
         """
         if not self.claims:
             return MAX_TIST
@@ -247,12 +246,12 @@ class Obi:
         return max(claim.tist, self.history.last or 0, self.settled)
 
     def claim_at(self, tist: int) -> Claim | None:
-        """The claim behind the entry at ``tist``, None if a data set of another time has it."""
+        """The claim for the entry at ``tist``; None if there is none with that date."""
         state = self.history.at(tist)
         return next((claim for claim in self.claims if claim.tist == tist and claim.state == state), None)
 
     def version_at(self, tist: int) -> Version | None:
-        """The contents in force at ``tist``; None if there are none."""
+        """The contents as of ``tist``; None if there were none."""
         return self.versions.get(self.history.at(tist) or "")
 
     @property
@@ -262,12 +261,12 @@ class Obi:
 
     @property
     def names(self) -> set[str]:
-        """The fobis that any version of its history names."""
+        """The fobis that any version in its history names."""
         states = set(self.history.states)
         return {ref.url for sha256, version in self.versions.items() if sha256 in states for ref in version.refs}
 
     def bytes_at(self, tist: int) -> int:
-        """The tist under which the bytes of the entry at ``tist`` are."""
+        """The tist under which the bytes of the entry at ``tist`` are stored."""
         note = self.notes.get(tist)
         return note.at or tist if note is not None else tist
 
@@ -281,9 +280,9 @@ class Visited(NamedTuple):
 
 
 class KeyedSet(NamedTuple):
-    """Bytes under a key that follows from them, so that what many data sets have in common is kept once.
+    """Bytes under a key that is derived from them, so that what several data sets have in common is stored once.
 
-    A list of ids is text, one a line, sorted; a :class:`Coverage` is JSON text.
+    Either a sorted list of ids, one per line, or a :class:`Coverage` as JSON text.
     """
 
     key: str
@@ -291,12 +290,12 @@ class KeyedSet(NamedTuple):
 
 
 class Coverage(Struct, frozen=True, omit_defaults=True):
-    """What a data set has looked at. Places are paths below the root of RePEc.
+    """What a data set covers. Places are paths below the root of RePEc.
 
-    ``read`` are the archives' directories (the first parts of places, "" for the root) whose listings came to an end;
-    with ``complete`` those that are missing count as well. ``unread`` maps the files and directories that were there
-    and could not be read to the sha256 of their bytes, or to the code of the problem if there are none; ``partly``
-    does the same for files of which some templates could be read. One that is not whole has looked at nothing.
+    ``read`` are the archive directories (the first parts of places, "" for the root) that were listed completely; with
+    ``complete``, missing ones count as read. ``unread`` maps files and directories that exist but could not be read to
+    the sha256 of their bytes, or to the code of the problem if there are no bytes. ``partly`` does the same for files
+    of which only some templates could be read. A data set that is not whole covers nothing.
     """
 
     complete: bool = False
@@ -306,11 +305,11 @@ class Coverage(Struct, frozen=True, omit_defaults=True):
 
 
 class DataSet(Struct, frozen=True, omit_defaults=True):
-    """One data set: its date, the run that read it first, its name, the key of its :class:`Coverage`.
+    """A data set: its date, the run that read it first, its name, the key of its :class:`Coverage`.
 
-    ``sha256`` is that of a tarball's bytes, empty for a directory. One that is not ``whole`` was salvaged or was not
-    noted to its end; it speaks only where no whole one of its date does. ``retracted`` is the reason why it does not
-    speak at all.
+    ``sha256`` is that of a tarball, empty for a directory. A data set that is not ``whole`` was salvaged or was not
+    noted completely; it counts only if there is no whole one of its date. ``retracted`` is the reason why it does not
+    count at all.
     """
 
     tist: int
@@ -323,20 +322,20 @@ class DataSet(Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Its place in the order of data sets."""
+        """The key by which data sets are ordered."""
         return self.tist, self.run
 
 
 class HeldGroup(Struct, frozen=True):
-    """Losses that are held back together: how many, and the key of the list of their ids."""
+    """Losses that are held back together: their number, and the key of the list of their ids."""
 
     losses: int
     ids: str
 
 
 class HeldBack(Struct, frozen=True, omit_defaults=True):
-    """The losses of one kind that a run held back and no one has accepted yet, by the archive, the directory or the
-    host that would lose them. The newest one of a run and kind counts. For tobis ``run`` is that of the data set."""
+    """The losses of one kind that a run held back and that were not accepted yet, by the archive, directory or host
+    that would lose them. The newest record of a run and kind counts. For tobis ``run`` is that of the data set."""
 
     run: int
     kind: Kind
@@ -344,11 +343,11 @@ class HeldBack(Struct, frozen=True, omit_defaults=True):
 
 
 class Run(Struct, frozen=True):
-    """One run: something that appended to the journals.
+    """A run: anything that appends to the journals.
 
-    ``kind`` is ``gather`` for what reads a data set. ``state``: ``running``, ``done``, ``held-back``, ``budget``,
+    ``kind`` is ``gather`` for runs that read a data set. ``state`` is ``running``, ``done``, ``held-back``, ``budget``,
     ``network-down``, ``interrupted``, ``damaged`` or ``failed``. ``form`` is that of its data set, ``directory`` or
-    ``tarball``, ``source`` its absolute path; ``options`` and ``report`` are JSON text, ``report`` empty while it
+    ``tarball``, ``source`` its absolute path. ``options`` and ``report`` are JSON text; ``report`` is empty while it
     runs. ``retracted`` is the reason why its visits to files do not count.
     """
 
@@ -364,11 +363,11 @@ class Run(Struct, frozen=True):
 
 
 class FilesetManifestFile(Struct, frozen=True):
-    """One file of a fileset, as the platform told of it and as it was found to be; None: not known.
+    """A file of a fileset, as listed by the platform and completed when it was fetched. Unknown values are None.
 
-    ``path`` is as the platform sent it, ``size`` in bytes, the checksums in lower-case hex digits. ``platform_url`` is
-    where the platform says that the file is, and the id of its fobi; ``terminal_url`` where its redirects led, without
-    signatures, at ``terminal_dt`` (14 digits). ``extra`` has ``safe_path``, which exports use, and what else is known.
+    ``path`` is as the platform sent it, ``size`` in bytes, checksums in lower-case hex digits. ``platform_url`` is the
+    URL of the file on the platform, and the id of its fobi; ``terminal_url`` is where its redirects ended, without
+    signatures, at ``terminal_dt`` (14 digits). ``extra`` has ``safe_path``, the path in exports, and other data.
     """
 
     path: str
@@ -385,7 +384,7 @@ class FilesetManifestFile(Struct, frozen=True):
 
 
 class ManifestPart(Struct, frozen=True):
-    """Consecutive files of the manifest with this sha256; ``first`` is the number of the first of them, from 0."""
+    """Consecutive files of the manifest with this sha256. ``first`` is the number of the first one, counted from 0."""
 
     sha256: str
     first: int
@@ -393,14 +392,14 @@ class ManifestPart(Struct, frozen=True):
 
 
 class Ingest(Struct, frozen=True, omit_defaults=True):
-    """What the newest ingest of a base URL came to; ``ingest_type`` and ``base_url`` are as requested.
+    """The newest ingest of a base URL; ``ingest_type`` and ``base_url`` are as requested.
 
-    ``tist`` is the software tist of its run, ``fileset`` the id of the obi (empty if nothing of it is held) and
-    ``state`` the sha256 of the manifest (empty if there is none), ``due`` the tist from which on it is worth another
-    try (0: never). ``landing`` is the fobi of the landing page, ``answers`` those of what the platform said,
-    ``cite_as`` the URL under which the landing page wants to be cited, ``dois`` the DOIs that platforms gave, sorted,
-    each with the platform's id of the version, or "" for all versions; ``options`` what it was asked to do, as the next
-    ingest of what is due repeats it. The rest is as in the result.
+    ``tist`` is the software tist of its run, ``fileset`` the id of the obi (empty if none of it is held), ``state`` the
+    sha256 of the manifest (empty if there is none), ``due`` the tist from which another attempt is useful (0: never).
+    ``landing`` is the fobi of the landing page, ``answers`` are those of the platform's responses, ``cite_as`` is the
+    URL for citations that the landing page states. ``dois`` are the DOIs from platforms, sorted, each with the
+    platform's id of the version ("" for all versions). ``options`` are repeated by the next ingest when it is due. The
+    other fields are as in the result.
     """
 
     ingest_type: str
@@ -431,9 +430,9 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
 
 
 class Position(NamedTuple):
-    """How far the catalogue has followed the journals: run, number of its last batch, its stamp, and its sha256, which
-    is the head of the chain of batches. ``until``, if it is not 0, is the run behind which it does not follow them, as
-    it says what the archive believed then."""
+    """The position up to which the catalogue has followed the journals: the run, and the number, stamp and sha256 of
+    its last batch, which is the ``head`` of the chain. ``until``, if not 0, is the run at which it stops: the catalogue
+    then shows the archive as of that run."""
 
     run: int = 0
     batch: int = 0
@@ -443,8 +442,8 @@ class Position(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Something of a journal batch that the database would not take: what it is, the batch, and what the database
-    said. Everything else of the batch is there. ``id`` and ``state`` are those of a tobi by its newest claim."""
+    """A document that the database refused: what it is, its journal batch, and the message of the database. All other
+    documents of the batch were written. ``id`` and ``state`` are those of a tobi, by its newest claim."""
 
     what: str
     run: int
@@ -456,10 +455,10 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one journal batch writes, applied as a whole with the position reached.
+    """The changes of one journal batch, applied as a whole together with its position.
 
-    ``obis`` replace what is known of them, but a fobi without a visit keeps the one that is known. ``mentioned`` are
-    ids of fobis to add if they are not there yet.
+    ``obis`` replace the known ones, but a fobi without a visit keeps the known visit. ``mentioned`` are ids of fobis to
+    add if they are unknown.
     """
 
     position: Position

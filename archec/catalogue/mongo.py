@@ -1,13 +1,13 @@
-"""The catalogue on a MongoDB server, for operators who run one.
+"""The catalogue on a MongoDB server.
 
 Collections ``mi mo mf entries versions refs claims visits runs data_sets sets held manifests ingests hosts state``. No
-document grows with the number of an obi's versions, references or visits (:mod:`archec.catalogue.rows`). Names of
-fields are words of archec and tists, never outside data. Writes are acknowledged by a majority and journaled
-(``w: majority, j: true``), so that an acknowledged batch survives a restart of the server.
+document grows with the number of an obi's versions, references or visits (:mod:`archec.catalogue.rows`). Field names
+are fixed names or tists, never data from outside. Writes are acknowledged by a majority and journaled
+(``w: majority, j: true``), so an acknowledged batch survives a restart of the server.
 
-A standalone server has no transactions: an obi's head is written after its other parts, and the position after the rest
-of its batch. A batch that was cut off in the middle is applied again, which changes nothing that is there already.
-Reads go to the primary. Iterators read page by page, by key, and leave no cursor open on the server.
+A standalone server has no transactions, so an obi's head is written after its other parts, and the position at the end
+of a batch. A batch that was interrupted is applied again, which does not change what is written already. Reads go to
+the primary. Iterators read page by page, by key, and leave no cursor open on the server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from archec.ids import ranges_of
 from archec.tist import MAX_TIST
 
 SCHEMA_VERSION = 10
-"""To be raised with every change of what the documents look like."""
+"""Must be increased with every change to the format of documents."""
 
 _COLLECTIONS = (*COLLECTION.values(), "entries", "versions", "refs", "claims", "visits", "sets", *KEYS)
 _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
@@ -66,7 +66,7 @@ _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
 _PAGE = 5000
 _OBI_PAGE = 500
 _SAMPLE = 300
-"""Tobis looked at to part the ids."""
+"""Sample size of tobis for :meth:`MongoCatalogue.split`."""
 _SET_PART = 8_000_000
 """Bytes of a keyed set in one document: a whole set may exceed MongoDB's 16 MB."""
 _MENTIONED: Document = {"h": {}, "state": None, "due": 0, "stamp": 0}
@@ -90,7 +90,7 @@ _SHAPES: Mapping[str, Shape] = {
     **{name: {"_id": (dict,), "doc": _TEXT} for name in KEYS},
     "state": {},
 }  # fmt: skip
-"""The types of the fields that are read without :func:`built`, which checks the others."""
+"""The types of the fields that are read directly. Others are checked by :func:`built`."""
 
 
 _Write = ReplaceOne[Document] | UpdateOne | DeleteOne
@@ -99,9 +99,9 @@ _Write = ReplaceOne[Document] | UpdateOne | DeleteOne
 class MongoCatalogue(Catalogue):
     """See :class:`archec.catalogue.interface.Catalogue` and this module's docstring.
 
-    With ``create`` an empty database is made a catalogue. Opening raises :class:`archec.errors.ConfigError`,
-    :class:`archec.errors.CatalogueGone` if no server answers, :class:`CatalogueError` if the database is
-    no catalogue or of another version.
+    ``create``: an empty database becomes an empty catalogue. Opening raises :class:`archec.errors.ConfigError` for an
+    invalid URL, :class:`archec.errors.CatalogueGone` if no server responds, :class:`CatalogueError` if the database is
+    not a catalogue or of another version.
     """
 
     def __init__(self, url: str, *, create: bool = False, read_only: bool = False) -> None:
@@ -119,7 +119,7 @@ class MongoCatalogue(Catalogue):
     # -- writing ----------------------------------------------------------------------------------
 
     def write(self, changes: Changes) -> None:
-        """Applies one batch's changes; the position comes last."""
+        """Applies the changes of one batch. The position is written last."""
         self._refuse_if_read_only()
         with translated(self._shown):
             for kind in KINDS:
@@ -134,11 +134,11 @@ class MongoCatalogue(Catalogue):
             self._db.state.replace_one({"_id": "position"}, changes.position._asdict(), upsert=True)
 
     def _put(self, kind: Kind, obis: Sequence[Obi]) -> None:
-        """Writes obis of one kind; what they consisted of before and no longer do goes. Heads come last."""
+        """Writes obis of one kind and removes their obsolete parts. Heads are written last."""
         heads, parts, gone = written(obis, self.obis(kind, [obi.id for obi in obis]))
         removed = {name: [DeleteOne(_part_key(name, key)) for key in keys] for name, keys in gone.items()}
         refs = [_replace(_part_key("refs", key), {}) for key in sorted(parts.refs)]
-        self._bulk("refs", [*refs, *removed.pop("refs")])  # first, as they follow from versions yet to be replaced
+        self._bulk("refs", [*refs, *removed.pop("refs")])  # before the versions from which they are derived
         self._forget_unnamed({url for url, _ in gone["refs"]})
         self._bulk("versions", [
             _replace(_part_key("versions", key), {**plain(version), "first": first})
@@ -157,7 +157,7 @@ class MongoCatalogue(Catalogue):
         self._bulk(COLLECTION[kind], [_replace({"_id": head.id}, _document(head)) for head in heads])
 
     def _forget_unnamed(self, urls: Collection[str]) -> None:
-        """Removes those of ``urls`` that were never visited and that nothing names any more."""
+        """Removes the fobis among ``urls`` that were never visited and that no tobi names any more."""
         rest = iter(sorted(urls))
         while part := list(islice(rest, _OBI_PAGE)):
             needed = set(self._db.refs.distinct("url", {"url": {"$in": part}}))
@@ -174,7 +174,7 @@ class MongoCatalogue(Catalogue):
         self._bulk("mo", due)
 
     def clear(self) -> None:
-        """Empties the catalogue; its position first, so that a clearing cut off is seen as one."""
+        """Empties the catalogue. The position is removed first, so that an interrupted call is noticed."""
         self._refuse_if_read_only()
         with translated(self._shown):
             self._db.state.delete_one({"_id": "position"})
@@ -417,7 +417,7 @@ class MongoCatalogue(Catalogue):
 
 
 def _key(name: str, values: Key) -> Document:
-    """The id of a small document; MongoDB orders such ids field by field."""
+    """The id of a small document. MongoDB compares such ids field by field."""
     return dict(zip(KEYS[name], values, strict=True))
 
 
@@ -430,7 +430,7 @@ def _part_key(name: str, key: Key) -> Document:
 
 
 def _document(head: Head) -> Document:
-    """The document of ``mi`` or ``mo``: ``h`` is in the paper's shape, entries in time order."""
+    """The document of an obi's head. ``h`` is as in the paper, with entries in the order of tists."""
     document = {"h": {str(tist): state for tist, state in head.history}, "state": head.state}
     rest = {
         "handle": head.handle or None, "type": head.type or None, "place": head.place or None, "since": head.since,
@@ -451,6 +451,6 @@ def _history(head: Document) -> History:
 
 
 def _set_writes(item: KeyedSet) -> Iterator[_Write]:
-    """``{_id: "KEY/PART", of: number of parts, data: bytes}``."""
+    """The writes for a keyed set: documents ``{_id: "KEY/PART", of: number of parts, data: bytes}``."""
     parts = [item.data[i : i + _SET_PART] for i in range(0, len(item.data), _SET_PART)] or [b""]
     return (_replace({"_id": f"{item.key}/{i}"}, {"of": len(parts), "data": part}) for i, part in enumerate(parts))

@@ -1,8 +1,8 @@
-"""The MongoDB server behind a catalogue: connecting, checking, its errors' names, and reading page by page.
+"""Access to a MongoDB server: connecting, translation of errors, and reading page by page.
 
-Each page is its own query, by key: no cursor is left open on the server.
+Each page is a query of its own, by key, so no cursor is left open on the server.
 
-This module, with :mod:`archec.catalogue.mongo`, is the only one that imports pymongo.
+Only this module and :mod:`archec.catalogue.mongo` import pymongo.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from archec.errors import ArchecError, CatalogueError, CatalogueGone, CatalogueR
 
 Document = dict[str, Any]
 Shape = Mapping[str, tuple[type, ...]]
-"""The types that each field of a document may have; :data:`ABSENT` is the type of a missing one."""
+"""The types that each field of a document may have; :data:`ABSENT` is that of a missing field."""
 
 ABSENT = EllipsisType
 
 _IN = 1000
-"""Ids asked for at once."""
+"""Ids in one query."""
 
 _DATABASE = "archec"
-"""The database where the URL names none."""
+"""The default database."""
 
 _OPEN_TIMEOUT = 5.0
-"""Seconds for the first answer of a server."""
+"""Timeout in seconds for the first response of a server."""
 
 _WRITE_TIMEOUT = 60_000
-"""Milliseconds that a majority may take to acknowledge."""
+"""Timeout in milliseconds for the acknowledgement by a majority."""
 
 _OPTIONS: dict[str, Any] = {
     "appname": "archec",
@@ -55,13 +55,13 @@ _OPTIONS: dict[str, Any] = {
     "serverSelectionTimeoutMS": 30_000,  # a replica set elects a new primary in some 12 s
     "socketTimeoutMS": 120_000,
 }
-"""What the URL does not say itself."""
+"""Default options; those in the URL take precedence."""
 
 _OLDEST = (4, 2)
-"""Before that, an id of more than 1,024 bytes cannot be indexed."""
+"""Older versions cannot index ids of more than 1,024 bytes."""
 
 _GONE = {6, 7, 64, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436}
-"""Codes of a server that is unreachable, shutting down, no longer the primary, or without a majority."""
+"""Error codes for servers that are unreachable, shutting down, no longer the primary, or without a majority."""
 
 _FULL = {14031}
 """OutOfDiskSpace."""
@@ -71,7 +71,7 @@ _TOO_LARGE = {10334, 17419, 17420}
 
 
 class MongoServer(NamedTuple):
-    """A client, the name of its database, and its hosts as messages show them."""
+    """A client, the name of its database, and the redacted URL for messages."""
 
     client: MongoClient[dict[str, Any]]
     database: str
@@ -79,7 +79,7 @@ class MongoServer(NamedTuple):
 
 
 def connect(url: str) -> MongoServer:
-    """A client for ``url``; nothing is sent yet. Raises :class:`ConfigError`, :class:`CatalogueGone`."""
+    """Creates a client for ``url``, without sending anything. Raises :class:`ConfigError`."""
     shown = redact(url)
     try:
         parsed = parse_uri(url, warn=False) if url.startswith("mongodb:") else None
@@ -88,7 +88,7 @@ def connect(url: str) -> MongoServer:
         client: MongoClient[dict[str, Any]] = MongoClient(url, **options)
         database = client.get_default_database(_DATABASE).name
     except (PyMongoError, BSONError, ValueError, TypeError) as error:
-        # pymongo's words may hold parts of a password that was not escaped.
+        # pymongo's message may contain parts of a password that was not escaped.
         reason = "" if "@" in url else f": {error}"
         raise ConfigError(
             f"{shown!r} cannot be used as a MongoDB URL{reason}",
@@ -98,8 +98,9 @@ def connect(url: str) -> MongoServer:
 
 
 def open_database(url: str) -> tuple[Database[Document], str]:
-    """The database of ``url``, whose server has answered, and its hosts as messages show them. Writes are acknowledged
-    by a majority and its journals, reads come from the primary. The caller closes its client."""
+    """Opens the database of ``url`` and checks that its server responds. Returns it with the redacted URL for messages.
+    Writes are acknowledged by a majority and its journals, reads go to the primary. The caller must close the client.
+    """
     server = connect(url)
     try:
         _ping(server)
@@ -114,8 +115,8 @@ def open_database(url: str) -> tuple[Database[Document], str]:
 
 
 def _ping(server: MongoServer) -> None:
-    """Waits for the server's first answer, at most 5 s (less if the URL's ``serverSelectionTimeoutMS``
-    is less), and refuses one that is too old."""
+    """Waits for the first response of the server, for 5 s at most (less if ``serverSelectionTimeoutMS`` in the URL is
+    less). Raises CatalogueError if the server is too old."""
     patience = min(_OPEN_TIMEOUT, server.client.options.server_selection_timeout)
     try:
         with pymongo.timeout(patience):
@@ -136,7 +137,7 @@ def _ping(server: MongoServer) -> None:
 
 @contextmanager
 def translated(shown: str) -> Iterator[None]:
-    """Turns what pymongo and bson raise into :class:`CatalogueError` and its kin."""
+    """Translates exceptions of pymongo and bson to :class:`CatalogueError` and related errors."""
     try:
         yield
     except PyMongoError as error:
@@ -173,7 +174,7 @@ def _codes(error: PyMongoError) -> set[int]:
 
 
 def _brief(error: PyMongoError) -> str:
-    """The first clause of an error: pymongo adds its view of the topology, whole documents and all."""
+    """A short message for an error, without the topology and complete documents that pymongo adds."""
     if isinstance(error, BulkWriteError):
         details = error.details or {}
         faults = [*details.get("writeErrors", ()), *details.get("writeConcernErrors", ())]
@@ -185,7 +186,8 @@ def _brief(error: PyMongoError) -> str:
 
 
 class Pages:
-    """The collections of one database, with the shapes of their documents; ``shown`` is how messages name it."""
+    """Reads the collections of a database. ``shapes`` are those of their documents, ``shown`` names the database in
+    messages."""
 
     def __init__(self, db: Database[Document], shown: str, shapes: Mapping[str, Shape]) -> None:
         self._db = db
@@ -193,7 +195,7 @@ class Pages:
         self._shapes = shapes
 
     def one(self, name: str, key: str) -> Document | None:
-        """The document with this id."""
+        """The document with this id; None if there is none."""
         found = list(self.having(name, "_id", (key,)))
         return found[0] if found else None
 
@@ -206,7 +208,7 @@ class Pages:
         *,
         where: Document | None = None,
     ) -> Iterator[Document]:
-        """The documents with any of these values in a field, in any order."""
+        """Yields the documents with one of these values in a field, in no particular order."""
         known = [value for value in values if is_text(value)]
         for i in range(0, len(known), _IN):
             yield from self.page(name, {**(where or {}), field: {"$in": known[i : i + _IN]}}, (), 0, fields)
@@ -222,7 +224,7 @@ class Pages:
         before: object = None,
         where: Document | None = None,
     ) -> Iterator[Document]:
-        """All documents with ``key`` > ``after`` and, if given, < ``before``, in that order."""
+        """Yields all documents with ``key`` > ``after`` and, if given, < ``before``, in the order of ``key``."""
         end = {} if before is None else {"$lt": before}
 
         def page(start: object) -> list[Document]:
@@ -241,10 +243,11 @@ class Pages:
         fields: Document | None = None,
         where: Document | None = None,
     ) -> Iterator[Document]:
-        """Documents in the order of two fields, beginning behind ``start``; the first field is ``most`` at most.
+        """Yields documents in the order of two fields, starting after ``start``, as long as the first field is at most
+        ``most``.
 
-        A page is the rest of one value of the first field and then what comes behind it: two plain ranges
-        of one index, where ``$or`` would cost a merge.
+        A page is read by two queries: for the rest of one value of the first field, then for greater values. Both are
+        ranges of one index, while ``$or`` would need a merge.
         """
         first, second = pair
 
@@ -270,9 +273,9 @@ class Pages:
         *,
         down: bool = False,
     ) -> list[Document]:
-        """At most ``size`` documents (0: all), in one go; ``down``: the last ones first.
+        """Returns at most ``size`` documents (0: all) by one query. ``down``: in descending order.
 
-        Raises :class:`CatalogueError` for one that is not of the collection's shape.
+        Raises :class:`CatalogueError` if a document does not have the shape of the collection.
         """
         with translated(self._shown):
             cursor = self._db[name].find(where, fields).limit(size).batch_size(size)

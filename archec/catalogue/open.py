@@ -1,4 +1,4 @@
-"""From a catalogue's URL to the catalogue: the only place that knows which engines there are."""
+"""Opens a catalogue by its URL. Only this module knows which engines there are."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ _ALLOWED = (
 
 
 def open_catalogue(url: str, *, base: Path, create: bool = False, read_only: bool = False) -> Catalogue:
-    """The catalogue behind ``url``.
+    """Opens the catalogue at ``url``.
 
-    ``base`` is the directory that ``sqlite:///relative/path`` is relative to. With ``create`` a
-    catalogue that is not there yet is made, empty; without it that is an error. A ``read_only``
-    catalogue refuses to be written to. Raises :class:`ConfigError` for a URL of another form,
-    :class:`archec.errors.CatalogueGone` for a server that does not answer and
-    :class:`archec.errors.CatalogueError` for anything else; none of them shows a password.
+    ``base`` is the directory to which ``sqlite:///relative/path`` is relative. ``create``: a missing catalogue is
+    created; otherwise it is an error. ``read_only``: writing raises an error. Raises :class:`ConfigError` for other
+    forms of URLs, :class:`archec.errors.CatalogueGone` if the server does not respond, and
+    :class:`archec.errors.CatalogueError` for other errors. No message contains a password.
     """
     scheme, colon, _ = url.partition(":")
     if colon and scheme == "sqlite":
@@ -36,8 +35,8 @@ def open_catalogue(url: str, *, base: Path, create: bool = False, read_only: boo
 
 
 def is_read_only(url: str, *, base: Path) -> bool:
-    """Whether the catalogue behind ``url`` is there, and this process can read it at most: an SQLite file on a
-    read-only file system, or somebody else's. A server says so itself."""
+    """Whether the catalogue is an existing SQLite file that this process cannot write to: on a read-only file system,
+    or of another user. False for servers, which refuse writes themselves."""
     if url.partition(":")[0] != "sqlite":
         return False
     from archec.sqlite import unwritable
@@ -47,7 +46,7 @@ def is_read_only(url: str, *, base: Path) -> bool:
 
 
 def sqlite_path(url: str, base: Path) -> Path:
-    """The absolute path of a ``sqlite:`` URL; :class:`ConfigError` if it names none."""
+    """The absolute path in a ``sqlite:`` URL. Raises :class:`ConfigError` if there is none."""
     path = url.removeprefix("sqlite:///")
     if path == url or not path or path.endswith("/") or "\0" in path:
         raise ConfigError(f"{redact(url)!r} does not name an SQLite file", hint=_ALLOWED)

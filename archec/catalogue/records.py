@@ -1,24 +1,24 @@
-"""The lines of a run's journal: what they mean, and their JSON form (journal version 2).
+"""The lines of a run's journal: their meaning and JSON format (journal version 2).
 
-A journal is all that the catalogue derives from (design, invariant 3), so a line says what changed,
-not what was computed on the way. One JSON object a line, with its ``type``:
+The catalogue is derived from journals alone (design, invariant 3), so each line says what changed. Each is a JSON
+object with a ``type``:
 
 =============  =====================================================================================
 ``run``        the run begins: software tist, kind, data set, options
-``obi``        entries put into and dropped from an obi's history, the version they speak of, a visit
+``obi``        entries put into and dropped from an obi's history, the version that they refer to, a visit
 ``set``        bytes under a key: a coverage, or a list of ids
 ``data-set``   the data set was read and merged: from now on its absences count
-``manifest``   files of a fileset's manifest, some hundred at a time
-``ingest``     what an ingest of a base URL came to
-``host``       what is known against a host from now on: until when it is not to be asked, how often it failed
-``held-back``  losses that wait for a decision
-``retract``    a data set, or a run's visits to files, are not to be believed, or are again
-``fork``       the archive goes on from an older copy that was restored
+``manifest``   some hundred files of a fileset's manifest
+``ingest``     the result of an ingest of a base URL
+``host``       the state of a host from now on: until when it must not be asked, how often it failed
+``held-back``  losses that await a decision
+``retract``    a data set, or a run's visits to files, no longer count, or count again
+``fork``       the archive continues from an older copy that was restored
 ``end``        the run ended (or paused): state and report
 =============  =====================================================================================
 
-Lines come in batches; each batch is closed by a line of type ``batch``
-(:mod:`archec.store.journal_writer`), whose stamp is the moment at which it became visible.
+Lines are written in batches. Each batch ends with a line of type ``batch`` (:mod:`archec.store.journal_writer`), whose
+stamp is the moment at which it became visible.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ JOURNAL_VERSION = 2
 
 
 class ClockReading(Struct, frozen=True, omit_defaults=True):
-    """The clock (Unix seconds) at a moment; ``up`` is the time since the machine was booted, in seconds, and ``boot``
-    the id of that boot, where the system has one."""
+    """A reading of the clock (Unix seconds). ``up`` is the time since the machine was booted, in seconds, ``boot`` the
+    id of that boot; empty if the system has none."""
 
     time: int
     boot: str = ""
@@ -59,8 +59,8 @@ class ClockReading(Struct, frozen=True, omit_defaults=True):
 
 class RunStart(Struct, frozen=True, tag_field="type", tag="run"):
     """A run begins. ``data_set`` is the tist of its data set, ``form`` ``directory`` or ``tarball``, ``source`` its
-    absolute path, ``sha256`` that of a tarball, ``options`` what it was asked to do, ``software`` the version of
-    archec, ``clock`` the clock when it began."""
+    absolute path, ``sha256`` that of a tarball, ``options`` the options of the run, ``software`` the version of archec,
+    ``clock`` the clock at the start."""
 
     tist: int
     journal: int = JOURNAL_VERSION
@@ -75,12 +75,12 @@ class RunStart(Struct, frozen=True, tag_field="type", tag="run"):
 
 
 class ObiChange(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="obi"):
-    """What a run noted of an obi.
+    """What a run noted about an obi.
 
-    ``put`` are entries of its history (None: lost) with a note each, ``drop`` entries that go; ``version`` describes
-    the content that was seen. ``kept`` says where bytes were put on disk (tist to sha256) where that is not for each
-    entry of ``put`` under its own tist. ``claims`` are what data sets say of a tobi; ``place`` is where it was last
-    seen, if that is not the place of its newest claim, and ``settled`` since when, if that is not its date. ``visit``
+    ``put`` has new entries of its history (None: lost), each with a note, ``drop`` the entries to remove. ``version``
+    describes the contents that were seen. ``kept`` says which bytes were stored under which tist; None if each entry of
+    ``put`` is stored under its own. ``claims`` are what data sets say about a tobi. ``place`` is where it was last
+    seen, if not at the place of its newest claim, and ``settled`` since when, if not since that claim's date. ``visit``
     is a visit to a fobi, which is ``due`` again from that tist on.
     """
 
@@ -132,20 +132,20 @@ class IngestDone(Struct, frozen=True, tag_field="type", tag="ingest"):
 
 
 class HostNoted(Struct, frozen=True, tag_field="type", tag="host"):
-    """What is known against a host from now on."""
+    """The state of a host from now on."""
 
     host: HostState
 
 
 class LossesHeldBack(Struct, frozen=True, tag_field="type", tag="held-back"):
-    """Losses wait for a decision; takes the place of an earlier line for the same run and kind."""
+    """Losses that await a decision. Replaces an earlier line for the same run and kind."""
 
     held_back: HeldBack
 
 
 class Retraction(Struct, frozen=True, tag_field="type", tag="retract"):
-    """The data set that ``run`` read first is not to be believed, for a ``reason``; with ``undo`` it is again. With
-    ``visits`` it is not the data set, but the run's visits to files."""
+    """The data set that ``run`` read first (with ``visits``: the run's visits to files) no longer counts, for a
+    ``reason``. With ``undo`` it counts again."""
 
     run: int
     reason: str
@@ -154,7 +154,7 @@ class Retraction(Struct, frozen=True, tag_field="type", tag="retract"):
 
 
 class Link(Struct, frozen=True):
-    """A batch of the chain: its run, its number, its sha256."""
+    """A batch of the chain: its run, number and sha256."""
 
     run: int
     batch: int
@@ -162,8 +162,8 @@ class Link(Struct, frozen=True):
 
 
 class Fork(Struct, frozen=True, tag_field="type", tag="fork"):
-    """From ``run`` on the archive goes on from an older copy that was restored, for a ``reason``: what came behind the
-    batch ``kept`` up to the batch ``lost``, as a catalogue or a seal knew it, is not there any more."""
+    """From ``run`` on the archive continues from an older copy that was restored, for a ``reason``. The batches after
+    ``kept``, up to the batch ``lost`` that a catalogue or a seal knew, no longer exist."""
 
     run: int
     kept: Link
@@ -171,7 +171,7 @@ class Fork(Struct, frozen=True, tag_field="type", tag="fork"):
     reason: str
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The record as JSON values."""
         ends = {"kept": msgspec.structs.asdict(self.kept), "lost": msgspec.structs.asdict(self.lost)}
         return {"run": self.run, **ends, "reason": self.reason}
 
@@ -193,12 +193,12 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 def encode(record: Record) -> bytes:
-    """One journal line without its newline; CatalogueError for what JSON cannot hold."""
+    """Encodes a record as a journal line without its newline. Raises CatalogueError if JSON cannot hold it."""
     return text_of(record)
 
 
 def decode(line: bytes, where: str = "journal") -> Record:
-    """The record of a journal line; CorruptJournal, naming ``where``, if it is none."""
+    """Decodes a journal line. Raises CorruptJournal, with ``where`` in its message, if it is not valid."""
     try:
         record: Record = _decoder.decode(line)
         if isinstance(record, SetAdded):

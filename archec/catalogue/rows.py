@@ -1,8 +1,8 @@
-"""What an obi is made of in the database: rows and small documents, the same for every engine.
+"""The parts of an obi in the database, and small documents; the same for every engine.
 
-An obi is kept in parts, so that no document grows with the number of its versions, references or visits: a head, an
-entry for each entry of its history, its versions, the references of its versions, its last visit. These functions take
-an obi apart and put it together again.
+An obi is stored in parts, so that no document grows with the number of its versions, references or visits: a head, the
+entries of its history, its versions, the references of its versions, its claims, its last visit. These functions split
+obis into parts and assemble them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "ingests": ("base_url", "ingest_type"),
     "refused": ("run", "batch", "what"),
 }
-"""The collections of small documents, with the names of the fields of their keys."""
+"""The collections of small documents, with the fields of their keys."""
 
 Key = tuple[Any, ...]
-"""The fields of a row, the key of which comes first."""
+"""The fields of a key, or of a row that begins with its key."""
 
 
 class Head(NamedTuple):
-    """The narrow part of an obi that scans and orders read: fields of :class:`Obi`, and the type of its newest version.
-    ``since`` is None for all but tobis."""
+    """The small part of an obi that scans and sorted lists read: fields of :class:`Obi`, and the type of its newest
+    version. ``since`` is None except for tobis."""
 
     id: str
     history: History
@@ -51,27 +51,27 @@ class Head(NamedTuple):
 
     @property
     def state(self) -> str | None:
-        """The newest state; None if the obi is lost or never was held."""
+        """The newest state; None if the obi is lost or was never held."""
         return self.history.states[-1] if self.history else None
 
 
 class HistoryEntry(NamedTuple):
-    """An entry of a history; ``back``: the obi had been lost before it."""
+    """An entry of a history. ``back``: the obi was lost before it."""
 
     back: bool
     note: Note | None
 
 
 class Content(NamedTuple):
-    """A version of an obi. ``first`` is the first tist at which the obi held these bytes under its own name; None if
-    it only redirected to them."""
+    """A version of an obi. ``first`` is the first tist at which the obi held these bytes under its own name; None if it
+    never did, as when it redirected to them."""
 
     version: Version
     first: int | None
 
 
 class Parts(NamedTuple):
-    """What obis consist of besides their heads and visits, by :data:`PART_KEYS`."""
+    """The parts of obis other than heads and visits, by the keys in :data:`PART_KEYS`."""
 
     entries: dict[Key, HistoryEntry]
     versions: dict[Key, Content]
@@ -85,12 +85,12 @@ PART_KEYS: Mapping[str, tuple[str, ...]] = {
     "claims": ("id", "tist", "run"),
     "refs": ("url", "id"),
 }
-"""The fields of the keys of the parts."""
+"""The fields of the keys of parts."""
 
 
 class Written(NamedTuple):
-    """What a batch changes in the database for the obis of one kind; ``gone`` has the keys of the parts that are to be
-    removed, by the names of :class:`Parts`."""
+    """What a batch writes for the obis of one kind. ``gone`` has the keys of the parts to remove, by the names of
+    :class:`Parts`."""
 
     heads: list[Head]
     parts: Parts
@@ -98,8 +98,8 @@ class Written(NamedTuple):
 
 
 def written(obis: Iterable[Obi], known: Mapping[str, Obi]) -> Written:
-    """What is to be written for ``obis``, of which those ``known`` are in the database: of a long history only what was
-    added to it. Raises CatalogueRefused if a checksum is none."""
+    """Determines what to write for ``obis``: their heads, and those parts that differ from the ``known`` obis in the
+    database. Raises CatalogueRefused for an invalid checksum."""
     result = Written([], Parts({}, {}, {}, {}), {name: [] for name in PART_KEYS})
     changed = result.parts._asdict()
     for obi in obis:
@@ -133,7 +133,8 @@ def _parts_of(obi: Obi) -> Parts:
 
 
 def _check(obi: Obi) -> None:
-    """Both engines sort and look up checksums by their bytes: only their one spelling may be kept."""
+    """Raises CatalogueRefused for a checksum that is not lower-case hex: engines sort and look them up by their
+    bytes."""
     sha256s = [state for state in obi.history.states if state is not None] + list(obi.versions)
     sha256s += [claim.state for claim in obi.claims if claim.state is not None]
     md5s = [version.md5 for version in obi.versions.values()]
@@ -145,7 +146,7 @@ def _check(obi: Obi) -> None:
 
 
 def _first_tists(obi: Obi) -> dict[str, int]:
-    """The first tist of each state that the obi held under its own name."""
+    """The first tist of each state that the obi held under its own name, not by a redirect."""
     first: dict[str, int] = {}
     for tist, state in obi.history:
         note = obi.notes.get(tist)
@@ -155,20 +156,20 @@ def _first_tists(obi: Obi) -> dict[str, int]:
 
 
 def written_obis(changes: Changes, kind: Kind) -> list[Obi]:
-    """The obis of one kind that a batch writes, each once, by id: databases like keys in order."""
+    """The obis of one kind that a batch writes, each once, ordered by id, which is faster to write."""
     obis = {obi.id: obi for obi in changes.obis if obi.kind == kind}
     return [obis[obi] for obi in sorted(obis)]
 
 
 def written_visits(changes: Changes) -> list[Visited]:
-    """The visits that a batch writes, one for each fobi, by id."""
+    """The visits that a batch writes, one for each fobi, ordered by id."""
     own = [Visited(obi.id, obi.visit, obi.due) for obi in changes.obis if obi.visit is not None]
     latest = {visited.id: visited for visited in (*changes.visits, *own)}
     return [latest[obi] for obi in sorted(latest)]
 
 
 def documents_of(changes: Changes) -> Iterator[tuple[str, list[Key]]]:
-    """The small documents that a batch writes, by collection: keys and texts in one row."""
+    """Yields the small documents that a batch writes: for each collection its rows of key and text."""
     for name, items in (
         ("runs", changes.runs), ("data_sets", changes.data_sets), ("held", changes.held_back),
         ("ingests", changes.ingests), ("refused", changes.refused),
@@ -182,7 +183,7 @@ def documents_of(changes: Changes) -> Iterator[tuple[str, list[Key]]]:
 
 
 def is_text(obi: str) -> bool:
-    """Whether a database can hold this id at all: a lone surrogate is not text, and so never known."""
+    """Whether a database can hold this id at all. One with a lone surrogate cannot be stored, so it is never known."""
     try:
         obi.encode()
     except UnicodeEncodeError:
@@ -197,7 +198,7 @@ def versions_of(history: History, versions: Iterable[Version], claims: Iterable[
 
 
 def tobi_files_of(id: str, history: History, known: Iterable[Version]) -> TobiFiles | None:  # noqa: A002
-    """The files that a tobi names; None if it never was held."""
+    """The files that a tobi names; None if it was never held."""
     versions = versions_of(history, known)
     newest = history.last_held
     if newest is None or history.last is None:

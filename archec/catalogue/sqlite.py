@@ -1,16 +1,18 @@
-"""The embedded catalogue: one SQLite file, nothing to install.
+"""The embedded catalogue: an SQLite file.
 
-``mi`` and ``mo`` are narrow tables for scans and orders, one row an obi; the rest of an obi
-(:mod:`archec.catalogue.rows`) is in ``entries``, ``versions``, ``refs``, ``claims`` and ``visits``, whose ``doc`` and
-``note`` are JSON text. Checksums are blobs: they come in random order, and half the bytes are half the pages written.
+``mi``, ``mo`` and ``mf`` are narrow tables with one row per obi, for scans and sorted lists. The other parts of an obi
+(:mod:`archec.catalogue.rows`) are in ``entries``, ``versions``, ``refs``, ``claims`` and ``visits``, whose ``doc`` and
+``note`` are JSON text. Checksums are stored as blobs: their order is random, so half the bytes are half the pages
+written.
 
-Durability: a batch's changes and the position that they reach are one transaction, in a write-ahead log with
-``synchronous = NORMAL``. A killed process loses nothing that has been written. A power cut may undo the last batches,
-whole, together with their position, from which the next run replays the journals: a fsync per batch would buy nothing.
+Durability: the changes of a batch and its position are one transaction, in a write-ahead log with ``synchronous =
+NORMAL``. A killed process loses nothing that was written. A power failure may undo complete batches at the end,
+together with their position, and the next run applies them again from the journals, so a fsync per batch would gain
+nothing.
 
-One catalogue object may be used from several threads (a lock is held for one page or one batch at a time); other
-processes read while one writes. Iterators hold no transaction between pages, so that a long scan neither blocks nor
-swells the log.
+A catalogue object may be used by several threads; a lock is held for one page or one batch at a time. Other processes
+can read while one writes. Iterators hold no transaction between pages, so a long scan neither blocks the log nor makes
+it grow.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ APPLICATION = 0x61726368
 """``PRAGMA application_id``: "arch" in ASCII."""
 
 SCHEMA_VERSION = 10
-"""``PRAGMA user_version`` of the tables below; to be raised with every change of theirs."""
+"""``PRAGMA user_version``. Must be increased with every change to the tables."""
 
 TABLES = ("position", *COLLECTION.values(), "entries", "versions", "refs", "claims", "visits", "sets", *KEYS)
 
@@ -99,13 +101,13 @@ _ROLE = Role("the catalogue", CatalogueError, _REBUILD, CatalogueRefused)
 Row = tuple[Any, ...]
 
 _PAGE = 2000
-"""Narrow rows read at once."""
+"""Narrow rows per page."""
 _OBI_PAGE = 500
-"""Whole obis read at once."""
+"""Obis per page."""
 _IN = 500
 """Parameters of one IN list."""
 _CACHE = 16384
-"""KiB of pages kept in memory."""
+"""Size of the page cache in KiB."""
 
 _FIELDS = ("last", "state", "h", "handle", "type", "stamp", "due", "place", "since", "settled")
 _HEAD = (
@@ -118,9 +120,9 @@ _HEADS = f"SELECT id, {', '.join(_FIELDS)} FROM"
 class SQLiteCatalogue(Database, Catalogue):
     """See :class:`archec.catalogue.interface.Catalogue` and this module's docstring.
 
-    With ``create`` a missing or empty file becomes an empty catalogue. Opening raises
-    :class:`CatalogueError` if the file is missing, foreign, damaged or of another schema version.
-    A full disk raises :class:`archec.errors.StorageFull` and undoes the batch.
+    ``create``: a missing or empty file becomes an empty catalogue. Opening raises :class:`CatalogueError` if the file
+    is missing, not a catalogue, damaged, or of another schema version. If the disk is full, writing raises
+    :class:`archec.errors.StorageFull` and undoes the batch.
     """
 
     def __init__(self, url: str, path: Path, *, create: bool = False, read_only: bool = False) -> None:
@@ -154,7 +156,7 @@ class SQLiteCatalogue(Database, Catalogue):
                 f"{self.path}: this catalogue has schema version {version}, this archec works with {SCHEMA_VERSION}",
                 hint=_OLDER if version < SCHEMA_VERSION else "use the archec that made it, or a newer one",
             )
-        self.fetch(f"PRAGMA cache_size = -{_CACHE}")  # said after the page size, by which SQLite divides it
+        self.fetch(f"PRAGMA cache_size = -{_CACHE}")  # after the page size, by which SQLite divides it
         if not self.read_only:
             self.use_wal()
             self.fetch("PRAGMA wal_autocheckpoint = 8192")
@@ -163,7 +165,7 @@ class SQLiteCatalogue(Database, Catalogue):
     # -- writing ----------------------------------------------------------------------------------
 
     def write(self, changes: Changes) -> None:
-        """Applies one batch's changes as one transaction."""
+        """Applies the changes of one batch as one transaction."""
         with self.transaction() as db:
             for kind in KINDS:
                 self._put(db, kind, written_obis(changes, kind))
@@ -177,7 +179,7 @@ class SQLiteCatalogue(Database, Catalogue):
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?, ?)", changes.position)
 
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
-        """Writes obis of one kind; what they consisted of before and no longer do goes."""
+        """Writes obis of one kind and removes their obsolete parts."""
         heads, parts, gone = written(obis, self.obis(kind, [obi.id for obi in obis]))
         db.executemany(_HEAD.format(COLLECTION[kind]), map(_head_row, heads))
         entries = (
@@ -204,7 +206,7 @@ class SQLiteCatalogue(Database, Catalogue):
         db.executemany("REPLACE INTO visits VALUES (?, ?, ?)", rows)
 
     def clear(self) -> None:
-        """Empties the catalogue in one transaction; the file keeps its size and uses it again."""
+        """Empties the catalogue in one transaction. The file keeps its size."""
         with self.transaction() as db:
             for table in TABLES:
                 db.execute(f"DELETE FROM {table}")
@@ -305,7 +307,7 @@ class SQLiteCatalogue(Database, Catalogue):
         return None
 
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
-        held = " AND first IS NOT NULL" if checksum == "text" else ""  # as its index has it
+        held = " AND first IS NOT NULL" if checksum == "text" else ""  # the condition of the partial index
         sql = f"SELECT DISTINCT id FROM versions WHERE {checksum} = ? AND kind = ?{held} AND id > ? ORDER BY id LIMIT ?"
         key = (bytes.fromhex(value), kind)
         return (obi for (obi,) in self._paged(sql, (*key, ""), lambda row: (*key, *row), _PAGE))
@@ -382,14 +384,16 @@ class SQLiteCatalogue(Database, Catalogue):
         return sorted({self.fetch(sql, (count * i // parts,))[0][0] for i in range(1, parts)})
 
     def _having(self, sql: str, ids: Collection[str], *first: object) -> Iterator[Row]:
-        """All rows of a statement that ends in ``IN`` for these ids, in any order; ``first``: parameters before it."""
+        """Yields all rows of a statement that ends in ``IN`` for these ids, in no particular order. ``first``: the
+        parameters before them."""
         known = [obi for obi in ids if is_text(obi)]
         for i in range(0, len(known), _IN):
             part = known[i : i + _IN]
             yield from self.fetch(f"{sql} ({_marks(part)})", (*first, *part))
 
     def _paged(self, sql: str, start: Row, key: Callable[[Row], Row], size: int) -> Iterator[Row]:
-        """All rows, page by page; ``key`` makes the next page's parameters of a page's last row."""
+        """Yields all rows, page by page. ``key`` derives the parameters for the next page from the last row of a
+        page."""
         page = self.fetch(sql, (*start, size))
         while page:
             yield from page
@@ -422,7 +426,7 @@ def _head(
 
 
 def _check_types(obi: str, last: object, state: object, *texts: object) -> None:
-    """Raises :class:`CatalogueError` for what archec does not write: SQLite keeps any type in any column."""
+    """Raises :class:`CatalogueError` for types that archec does not write: SQLite allows any type in any column."""
     wrong = (last is not None and type(last) is not int) or (state is not None and type(state) is not bytes)
     for text in texts:
         wrong |= text is not None and type(text) is not str
@@ -431,7 +435,7 @@ def _check_types(obi: str, last: object, state: object, *texts: object) -> None:
 
 
 def _bytes(value: object, what: str) -> bytes:
-    """A value that must be bytes; raises :class:`CatalogueError` if it is something else."""
+    """Returns a value that must be bytes. Raises :class:`CatalogueError` if it is not."""
     if type(value) is not bytes:
         raise CatalogueError(f"the catalogue's row of {what} is broken: {value!r:.80}", hint=_REBUILD)
     return value
@@ -443,7 +447,7 @@ def _version_key(key: Key) -> Key:
 
 
 def _remove(db: sqlite3.Connection, gone: Mapping[str, Sequence[Key]]) -> None:
-    """Removes what obis no longer have, and files that were never visited and that nothing names any more."""
+    """Removes obsolete parts of obis, and fobis that were never visited and that no tobi names any more."""
     for name, keys in gone.items():
         where = " AND ".join(f"{field} = ?" for field in PART_KEYS[name])
         db.executemany(f"DELETE FROM {name} WHERE {where}", map(_version_key, keys) if name == "versions" else keys)
