@@ -18,7 +18,8 @@ from archec.access.rows import Origin, Row
 from archec.access.sources import Errors, LocalSource, guarded
 from archec.access.zipnum import ZipNumFile
 
-_ENDINGS = (*ENDINGS, ".idx")
+SUMMARIES = (".idx", ".summary")
+"""The endings of names of summaries of ZipNum indexes."""
 _MAX_OPEN = 200
 """Maximum number of open files of a directory."""
 _SETTLED = 2.0
@@ -116,7 +117,8 @@ class FileSource(LocalSource):
         return self._files[path.name]
 
     def _list(self, status: os.stat_result) -> None:
-        names = {entry.name for entry in os.scandir(self._path) if entry.name.endswith(_ENDINGS) and entry.is_file()}
+        endings = (*ENDINGS, *SUMMARIES)
+        names = {entry.name for entry in os.scandir(self._path) if entry.name.endswith(endings) and entry.is_file()}
         self._files = {
             name: self._files.get(name) or self._file(self._path / name, f"{self.name}:{name}")
             for name in sorted(names)
@@ -124,7 +126,7 @@ class FileSource(LocalSource):
         self._listed = (status.st_mtime_ns, time.time())
 
     def _file(self, path: Path, name: str) -> IndexFile:
-        if self.type == "zipnum" or path.name.endswith(".idx"):
+        if self.type == "zipnum" or path.name.endswith(SUMMARIES):
             return ZipNumFile(path, name)
         return IndexFile(path, name, shown_path=self._packed and self._packed / path.name)
 

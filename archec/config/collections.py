@@ -275,7 +275,7 @@ def _shorthand(where: str, text: str) -> dict[str, Any]:
     if text.startswith(("redis://", "rediss://")):
         return {"type": "redis", "redis_url": _redis(where, text)}
     path = _path(where, text)
-    kind = "wacz" if path.endswith(".wacz") else "zipnum" if path.endswith(".idx") else "file"
+    kind = "wacz" if path.endswith(".wacz") else "zipnum" if path.endswith((".idx", ".summary")) else "file"
     return {"type": kind, "path": path}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +14,8 @@ from archec.config.collections import KEYS, CollectionConfig, Misfit, read_colle
 from archec.config.file import read_yaml
 from archec.errors import ConfigError
 
-_KNOWN = ("collections", "archive_paths", "index_paths", "collections_root")
+_KNOWN = ("collections", "archive_paths", "index_paths", "collections_root", "enable_auto_colls")
+_STEP_KEYS = (*KEYS, "name")
 _ALL = "$all"
 
 
@@ -26,7 +29,7 @@ class Pywb(NamedTuple):
 def load_pywb(path: Path) -> Pywb:
     """Reads the file. Raises :class:`ConfigError`, which names the file and the reason."""
     try:
-        data = read_yaml(path.read_text(encoding="utf-8"), path)
+        data = _with_variables(read_yaml(path.read_text(encoding="utf-8"), path))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot be read: {reason}") from error
@@ -43,31 +46,47 @@ def load_pywb(path: Path) -> Pywb:
     return Pywb(absolute, (*(str(key) for key in data if key not in _KNOWN), *others))
 
 
+def _with_variables(value: Any) -> Any:
+    """The settings, with variables of the environment in texts that begin with one (``${WARCS}/new``), as in pywb."""
+    if isinstance(value, dict):
+        return {key: _with_variables(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_variables(item) for item in value]
+    return os.path.expandvars(value) if isinstance(value, str) and value.startswith("${") else value
+
+
 def _collections(data: dict[str, Any], base: Path) -> dict[str, Any]:
     given = data.get("collections") or {}
     if not isinstance(given, dict):
         raise Misfit("must be a group of collections by name")
     archives = data.get("archive_paths")
     root = base / _text(data, "collections_root", "collections")
-    folders = _folders(root, _text(data, "index_paths", "indexes"), archives)
+    folders = {}
+    if data.get("enable_auto_colls", True):
+        folders = _folders(root, _text(data, "index_paths", "indexes"), archives)
     made: dict[str, Any] = dict(folders)
     for name, value in given.items():
         if value == _ALL:
-            value = _everything(name, folders)
+            value = _everything(root, folders)
         elif isinstance(value, str):
             value = {"index": value}
-        if isinstance(value, dict):
-            others = _other_keys(value)
-            value = _with_archives({key: item for key, item in value.items() if key not in others}, archives)
-        made[name] = value
+        made[name] = _with_archives(value, archives) if isinstance(value, dict) else value
     return made
 
 
-def _other_keys(collection: Any) -> list[str]:
-    """The settings of a collection that archec ignores (``acl_paths``, ``title``): all that do not resemble any of its
-    own."""
-    given = map(str, collection) if isinstance(collection, dict) else ()
-    return [key for key in given if not get_close_matches(key, KEYS, 1, 0.8)]
+def _other_keys(collection: Any, own: Collection[str] = KEYS) -> Iterator[str]:
+    """The settings of a collection (or a step) that archec ignores (``acl_paths``, ``title``)."""
+    if not isinstance(collection, dict):
+        return
+    yield from (str(key) for key in collection if _is_ignored(key, own))
+    steps = collection.get("sequence")
+    for step in steps if isinstance(steps, list) else ():
+        yield from (f"sequence.{key}" for key in _other_keys(step, _STEP_KEYS))
+
+
+def _is_ignored(key: Any, own: Collection[str]) -> bool:
+    """Whether a setting does not resemble any of ``own``."""
+    return not get_close_matches(str(key), own, 1, 0.8)
 
 
 def _with_absolute_paths(collection: CollectionConfig, base: Path) -> CollectionConfig:
@@ -107,22 +126,24 @@ def _below(folder: Path, place: Any) -> Any:
     return place if not isinstance(place, str) or "://" in place or "+" in place else str(folder / place)
 
 
-def _everything(name: object, folders: dict[str, Any]) -> dict[str, Any]:
+def _everything(root: Path, folders: dict[str, Any]) -> dict[str, Any]:
+    """All collections of a directory as one; of none, a source that is empty and says so."""
     if not folders:
-        raise Misfit(f"{name}: $all stands for all of collections_root, which has no collections")
+        return {"index": str(root)}
     return {
         "index_group": {folder: value["index"] for folder, value in folders.items()},
         "archive_paths": [place for value in folders.values() for place in value["resource"]],
     }
 
 
-def _with_archives(value: dict[str, Any], archives: Any) -> dict[str, Any]:
-    """A collection or step, with the file's archive paths if it has none. In pywb, a timeout below 1 means the
-    default."""
-    value = dict(value)
+def _with_archives(value: dict[str, Any], archives: Any, own: Collection[str] = KEYS) -> dict[str, Any]:
+    """A collection or step without the settings that are ignored, and with the file's archive paths if it has none. In
+    pywb, a timeout below 1 means the default."""
+    value = {key: item for key, item in value.items() if not _is_ignored(key, own)}
     if isinstance(value.get("sequence"), list):
         value["sequence"] = [
-            _with_archives(step, archives) if isinstance(step, dict) else step for step in value["sequence"]
+            _with_archives(step, archives, _STEP_KEYS) if isinstance(step, dict) else step
+            for step in value["sequence"]
         ]
         return value
     if value.get("timeout") == 0:

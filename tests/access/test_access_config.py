@@ -223,7 +223,7 @@ def test_access_as_written() -> None:
     assert config.access.rules[0].series == "aaa:ssssss"
 
 
-def test_a_configuration_of_pywb(tmp_path: Path) -> None:
+def test_a_configuration_of_pywb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "collections" / "one" / "indexes").mkdir(parents=True)
     (tmp_path / "collections" / "two" / "indexes").mkdir(parents=True)
     file = tmp_path / "config.yaml"
@@ -235,10 +235,12 @@ collections:
   every: $all
   plain: ./index
   group: {index_group: {ia: 'cdx+http://h/cdx /web/'}, timeout: 0, acl_paths: ./acl, title: x}
-  seq: {sequence: [{index: ./index, name: near}, {index: $live}]}
+  seq: {name: x, sequence: [{index: '${INDEXES}/one', name: near, acl_paths: ./acl}, {index: $live}]}
 """)
+    monkeypatch.setenv("INDEXES", "/indexes")
     found = load_pywb(file)
-    assert found.ignored == ("debug", "framed_replay", "group.acl_paths", "group.title")
+    ignored = ("debug", "framed_replay", "group.acl_paths", "group.title", "seq.name", "seq.sequence.acl_paths")
+    assert found.ignored == ignored
     by_name = {one.name: one for one in found.collections}
     assert set(by_name) == {"one", "two", "every", "plain", "group", "seq"}
     assert [one.name for one in by_name["every"].steps[0].sources] == ["one", "two"]
@@ -246,6 +248,10 @@ collections:
     assert [one.kind for one in by_name["plain"].steps[0].resources] == ["path", "live"]
     assert by_name["group"].steps[0].timeout == 5.0
     assert by_name["seq"].steps[0].name == "near"
+    assert by_name["seq"].steps[0].sources[0].path == "/indexes/one"
+    file.write_text("{enable_auto_colls: false, collections: {every: $all, cluster: ./all.summary}}")
+    every, cluster = (one.steps[0].sources[0] for one in load_pywb(file).collections)
+    assert (every.type, every.path, cluster.type) == ("file", str(tmp_path / "collections"), "zipnum")
     file.write_text("collections: {a: {indx: x}}")
     with pytest.raises(ConfigError, match="a: unknown setting indx; did you mean index"):
         load_pywb(file)
