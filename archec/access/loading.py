@@ -79,7 +79,8 @@ class PrefixResolver:
 
 class ListResolver:
     """Resolves names by a list: each line has a name and one or more paths, separated by tabs. A sorted list is
-    searched by bisection."""
+    searched by bisection. Relative paths are looked up in the directory of the list and, as in pywb, in the working
+    directory."""
 
     def __init__(self, path: Path) -> None:
         self._file = IndexFile(path, path.name, lambda line: b"\t" in line)
@@ -95,8 +96,13 @@ class ListResolver:
             found = list(lines.forward(start, start[:-1] + b"\n"))
         except SourceFailed:
             found = self._scan(start)
-        places = [place for line in found for place in line.decode("utf-8", "surrogateescape").split("\t")[1:]]
-        return [Place(place if "://" in place else str(self._path.parent / place)) for place in places]
+        paths = [path for line in found for path in line.decode("utf-8", "surrogateescape").split("\t")[1:]]
+        return [place for path in paths for place in self._absolute(path)]
+
+    def _absolute(self, path: str) -> list[Place]:
+        if "://" in path or os.path.isabs(path):
+            return [Place(path)]
+        return [Place(str(folder / path)) for folder in (self._path.parent, Path.cwd())]
 
     def _scan(self, start: bytes) -> list[bytes]:
         try:

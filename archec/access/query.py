@@ -187,7 +187,7 @@ def parse_query(
     if output not in _OUTPUTS:
         raise UsageError(f"output={output[:40]} not supported; use {', '.join(_OUTPUTS)}")
     order: Order = "closest" if closest else "reverse" if sort == "reverse" or take.flag("reverse") else "ascending"
-    wanted, colls = _sources(take.one("sources"))
+    wanted, not_wanted, colls = _sources(take.one("sources"))
     return Query(
         url,
         match,
@@ -202,8 +202,8 @@ def parse_query(
         cast(Output, output),
         take.number("collapseTime", 0),
         take.flag("resolveRevisits"),
-        frozenset(name for name in wanted if not name.startswith("!")),
-        frozenset(name[1:] for name in wanted if name.startswith("!")),
+        wanted,
+        not_wanted,
         (*given, *colls),
         not take.flag("nosource"),
         may_live,
@@ -226,11 +226,14 @@ def check_names(given: Sequence[Argument]) -> None:
             raise UsageError(f"{name} is not a parameter: write {known}")
 
 
-def _sources(text: str) -> tuple[list[str], list[Argument]]:
-    """Splits the parameter ``sources``: names of sources, and for each ``SOURCE:COLL`` a parameter with its
-    collection."""
-    parts = [name.partition(":") for name in text.split(",") if name]
-    return [name for name, _, _ in parts], [(f"param.{name}.src_coll", coll) for name, _, coll in parts if coll]
+def _sources(text: str) -> tuple[frozenset[str], frozenset[str], list[Argument]]:
+    """Splits the parameter ``sources``: the sources to query (empty: all, as for ``*``), those to skip (the names
+    behind the first ``!``), and for each ``SOURCE:COLL`` a parameter with its collection."""
+    wanted, _, skipped = text.partition("!")
+    parts = [name.partition(":") for name in wanted.split(",") if name]
+    names = frozenset(name for name, _, _ in parts)
+    colls = [(f"param.{name}.src_coll", coll) for name, _, coll in parts if coll]
+    return frozenset() if "*" in names else names, frozenset(skipped.replace("!", "").split(",")) - {""}, colls
 
 
 def parse_fields(text: str) -> tuple[str, ...]:
@@ -288,6 +291,8 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
     elif not named and url.endswith("*"):
         match = "prefix"
     bare = url.removesuffix("*") if match == "prefix" else url.removeprefix("*.") if match == "domain" else url
+    if not bare:
+        raise UsageError(f"url={url} is not a URL")
     return cast(MatchType, match), bare
 
 

@@ -26,6 +26,8 @@ _PIECE = 1 << 16
 _FILE_PIECE = 1 << 18
 _ARC = re.compile(rb"([a-zA-Z][a-zA-Z0-9+.-]*:.*?) (\S+) ([0-9]{12,17}) (\S+ )?.*?([0-9]+)")
 _VERSIONS = ("WARC/1.0", "WARC/1.1", "WARC/0.18", "WARC/0.17")
+_LINE_END = re.compile(rb"\n")
+_EMPTY_LINE = re.compile(rb"\n\r*\n")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _WITH_HTTP = ("response", "request", "revisit")
 END = b"\r\n\r\n"
@@ -114,13 +116,15 @@ class Reader:
         self._pieces = pieces
         self._data = b""
 
-    async def until(self, marks: Sequence[bytes], most: int = _MAX_HEAD) -> bytes:
-        """Reads up to the end of whichever of ``marks`` comes first. Raises LoadFailed."""
+    async def until(self, mark: re.Pattern[bytes], most: int = _MAX_HEAD, *, or_most: bool = False) -> bytes:
+        """Reads up to the end of the first match of ``mark``. ``or_most``: if there is none, reads ``most`` bytes.
+        Raises LoadFailed."""
         while True:
-            ends = [at + len(mark) for mark in marks if (at := self._data.find(mark)) >= 0]
-            if ends:
-                found, self._data = self._data[: min(ends)], self._data[min(ends) :]
-                return found
+            found = mark.search(self._data)
+            if found is not None or (or_most and len(self._data) >= most):
+                end = found.end() if found is not None else most
+                taken, self._data = self._data[:end], self._data[end:]
+                return taken
             if len(self._data) > most:
                 raise LoadFailed("its header is too large")
             piece = await anext(self._pieces, b"")
@@ -191,11 +195,11 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
 
     async with ClosedOnFailure(close_all):
         reader = Reader(plain)
-        first = await reader.until([b"\n"])
+        first = await reader.until(_LINE_END)
         while not first.strip():
-            first = await reader.until([b"\n"])
+            first = await reader.until(_LINE_END)
         if first.startswith(b"WARC/"):
-            raw = first + await reader.until([b"\r\n\r\n", b"\n\n"])
+            raw = first + await reader.until(_EMPTY_LINE)
             headers: Headers = parse_headers(raw.partition(b"\n")[2])
             version = first.strip().decode("latin-1")
             if version not in _VERSIONS:
@@ -205,7 +209,10 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
         size = _length(headers)
         http = b""
         if _has_http(headers) and size:
-            http = (await reader.until([b"\r\n\r\n", b"\n\n"], min(size, _MAX_HEAD)))[:size]
+            most = min(size, _MAX_HEAD)
+            http = (await reader.until(_EMPTY_LINE, most, or_most=size == most))[:size]
+            if not http.startswith(b"HTTP/") and not _EMPTY_LINE.search(http):
+                raise LoadFailed("it has no HTTP header")
         if raw and not raw.endswith(END):
             raw = b""
         left = size - len(http)
@@ -290,7 +297,7 @@ async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     while True:
         line = b""
         with suppress(LoadFailed):
-            line = await reader.until([b"\n"], 1 << 12)
+            line = await reader.until(_LINE_END, 1 << 12)
         match = _CHUNK_SIZE.fullmatch(line.partition(b";")[0].strip())
         if match is None:
             if not first:
@@ -309,4 +316,4 @@ async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 return
             size -= len(piece)
             yield piece
-        await reader.until([b"\n"], 1 << 12)
+        await reader.until(_LINE_END, 1 << 12)

@@ -178,6 +178,7 @@ def _as_response(revisit: Record, http: bytes, original: Record | None) -> Recor
     needed."""
     refers = ("WARC-Refers-To-Target-URI", "WARC-Refers-To-Date")
     drop = {"warc-type", "warc-profile", "warc-block-digest", "content-length", "warc-truncated", "content-type"}
+    drop.add("warc-refers-to")  # WARC 1.1 does not allow it in a response
     drop |= {name.lower() for name in refers} if original is not None else {"warc-payload-digest"}
     kept = [(name, value) for name, value in revisit.headers if name.lower() not in drop]
     kind, content_type, size = "response", "application/http; msgtype=response", 0
@@ -259,7 +260,7 @@ def answer_record(
         ("Archive-Source-Coll", row.origin.coll),
         ("Memento-Datetime", http_date(row.timestamp)),
         ("Link", links),
-        ("WARC-Target-URI", as_uri(row.url)),
+        ("WARC-Target-URI", as_uri(record.get("WARC-Target-URI").strip("<> ") or row.url)),
         ("Warcserver-Type", "warc"),
         ("Warcserver-Source-Coll", row.origin.coll),
         ("Warcserver-Cdx", cdx[:_MAX_CDX]),

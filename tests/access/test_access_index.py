@@ -181,6 +181,9 @@ def test_groups_and_sequences(get: httpx.Client) -> None:
     assert {row["source-coll"] for row in found(get, "url=example.org&sources=two", "both")} == {"two"}
     assert {row["source-coll"] for row in found(get, "url=example.org&sources=!two", "both")} == {"one"}
     assert [len(found(get, f"url=example.org&limit=1&sources={name}")) for name in ("one", "two", "!one")] == [1, 0, 0]
+    for names, count in (("*", 2), ("one,two", 2), ("!one,two", 0), ("!one,!two", 0), ("nobody", 0)):
+        asked = found(get, f"url=example.org&sources={names}", "both")
+        assert len({row["source-coll"] for row in asked}) == count, names
     assert [row["n"] for row in found(get, "url=example.org", "fall")] == [1]
     assert len(found(get, "url=cdx.org", "fall")) == 2
     sources = get.get("/both/list_sources").json()
@@ -205,6 +208,7 @@ def test_groups_and_sequences(get: httpx.Client) -> None:
         ("url=a.org&filter=~status:(?=2)", "RE2"),
         ("url=a.org&collapseTime=x", "collapseTime"),
         ("url=http://[/", "url"),
+        ("url=*", "url=* is not"),
         ("url=" + "a" * 9000, "url"),
     ],
 )

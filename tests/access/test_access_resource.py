@@ -21,6 +21,7 @@ from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.key_ranges import groups_of
+from archec.access.loading import ListResolver
 from archec.access.obi_source import OwnSource
 from archec.access.query import parse_query
 from archec.access.rows import made_line
@@ -54,6 +55,8 @@ ODD = {
     "version": odd_response("HTTP/1.1 200 OK\r\n\r\nx", version="9.9"),
     "lengths": odd_response("HTTP/1.1 200 OK\r\n\r\nx", more="\r\nContent-Length: 7"),
     "astray-revisit": ("WARC/1.0\r\nWARC-Type: revisit\r\nWARC-Refers-To-Target-URI: ::\r\nContent-Length: 0", ""),
+    "no-http": odd_response("x"),
+    "line-ends": tuple(part.replace("\r", "\r\r") for part in odd_response("HTTP/1.0 302 \r\nServer: x\r\n\r\n")),
     "not-ended": odd_response("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"),
     "type": odd_response("HTTP/1.1 200 OK\r\nContent-Type: a/\xe9b\r\n\r\nx"),
     "odd-chunks": odd_response("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nx"),
@@ -153,6 +156,7 @@ def test_revisits_have_the_payload_of_what_they_refer_to(get: httpx.Client) -> N
         assert found.rec_headers.get_header("WARC-Target-URI") == url
         assert found.rec_headers.get_header("WARC-Date") == "2015-01-01T00:00:00Z"
         assert found.rec_headers.get_header("WARC-Refers-To-Target-URI") == "http://a.org/"
+        assert found.rec_headers.get_header("WARC-Refers-To") is None
         assert found.http_headers.get_header("X-Visit") == "second"
         assert found.http_headers.get_header("Content-Length") == "12"
 
@@ -200,8 +204,9 @@ def test_records_that_are_odd(get: httpx.Client, caplog: pytest.LogCaptureFixtur
         get.get("/c/resource?url=http://cut-large.org/")
     told = [(one.name, one.levelname, one.getMessage(), one.exc_info) for one in caplog.records if one.levelno > 20]
     assert told == [("archec.server", "WARNING", "GET /c/resource was cut off: two.warc: it is truncated", None)]
-    for host in ("version", "lengths", "astray-revisit"):
+    for host in ("version", "lengths", "astray-revisit", "no-http"):
         assert get.get(f"/c/resource?url=http://{host}.org/").status_code == 404
+    assert get.get(f"/c/{S}id_/http://line-ends.org/").headers["x-archive-orig-server"] == "x"
     for host, body, kind in (
         ("not-ended", "", "text/plain"), ("type", "x", "a/?b"), ("odd-chunks", "-1\r\nx", "application/octet-stream"),
     ):  # fmt: skip
@@ -210,7 +215,14 @@ def test_records_that_are_odd(get: httpx.Client, caplog: pytest.LogCaptureFixtur
         assert (answer.status_code, answer.text, answer.headers["content-type"]) == (200, body, kind)
 
 
-def test_other_places_lists_and_steps_are_tried_in_turn(get: httpx.Client) -> None:
+def test_other_places_lists_and_steps_are_tried_in_turn(
+    get: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "list").mkdir()
+    (tmp_path / "list" / "paths.txt").write_text("a\tw/a\thttp://h/a\n")
+    monkeypatch.chdir(tmp_path)
+    places = ListResolver(tmp_path / "list" / "paths.txt").places("a")
+    assert [one.path for one in places] == [f"{tmp_path}/list/w/a", f"{tmp_path}/w/a", "http://h/a"]
     for coll in ("slow", "listed", "seq"):
         assert record(get.get(f"/{coll}/resource?url=http://a.org/")).payload == b"<p>first</p>"
 

@@ -54,7 +54,10 @@ class Crawl:
             original.rec_headers.get_header("WARC-Target-URI"),
             original.rec_headers.get_header("WARC-Date"),
             http_headers=head,
-            warc_headers_dict={"WARC-Date": date(stamp)},
+            warc_headers_dict={
+                "WARC-Date": date(stamp),
+                "WARC-Refers-To": original.rec_headers.get_header("WARC-Record-ID"),
+            },
         )
         return self._add(record, url, stamp, status[:3], "warc/revisit")
 
