@@ -178,9 +178,9 @@ class Api:
         if collection.fed is None:
             raise Refused(400, "no index of this collection can be written")
         lines = parse_rows((await self._body(exchange)).lines(MAX_LINE))
-        what, said = (remove, "Deleted") if mode == "delete" else (add, "Added")
-        count = await to_thread.run_sync(what, collection.fed, lines)
-        return answer(200, f"{said} {count} records\n", "text/plain")
+        change, done = (remove, "Deleted") if mode == "delete" else (add, "Added")
+        count = await to_thread.run_sync(change, collection.fed, lines)
+        return answer(200, f"{done} {count} records\n", "text/plain")
 
     # -- index and resource -------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ def token_of(authorization: str) -> str:
         return ""
     try:
         return base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2]
-    except ValueError:  # not base 64, or not UTF-8
+    except ValueError:  # not base64, or not UTF-8
         return ""
 
 

@@ -196,7 +196,7 @@ Form = Callable[[bytes], bool]
 
 
 class NotOpen(Exception):
-    """A file must be opened first, and perhaps checked, which may take long."""
+    """A file is not open. Opening it may take long, as it may have to be checked."""
 
 
 class IndexFile:
@@ -213,7 +213,7 @@ class IndexFile:
 
     def opened(self, *, at_once: bool = False) -> tuple[SortedFile, LineReader]:
         """Returns the lines of the file and the function that parses them. Raises SourceFailed if the file cannot be
-        read or is not sorted, and with ``at_once`` NotOpen if it is not open."""
+        read or is not sorted. With ``at_once``, raises NotOpen instead of opening it."""
         try:
             stamp = stamp_of(os.stat(self.path))
             known, found, lines = self._known
@@ -229,7 +229,7 @@ class IndexFile:
         return lines, found.read
 
     def lines(self, *, at_once: bool) -> tuple[SortedLines, LineReader]:
-        """Returns the lines that answer queries and the function that parses them. Raises what ``opened`` raises."""
+        """Returns the lines that answer queries and the function that parses them. Raises as ``opened`` does."""
         return self.opened(at_once=at_once)
 
     def forget(self) -> None:

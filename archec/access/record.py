@@ -155,18 +155,18 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         async for piece in pieces:
             yield piece
         return
-    packer = zlib.decompressobj(31)
+    decompressor = zlib.decompressobj(31)
     data = first
     while True:
         try:
-            plain = packer.decompress(data, _PIECE)
+            plain = decompressor.decompress(data, _PIECE)
         except zlib.error as error:
             raise LoadFailed("it is damaged") from error
         if plain:
             yield plain
-        if packer.eof:
+        if decompressor.eof:
             return
-        data = packer.unconsumed_tail or await anext(pieces, b"")
+        data = decompressor.unconsumed_tail or await anext(pieces, b"")
         if not data:
             raise LoadFailed("it is truncated")
 

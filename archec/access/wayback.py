@@ -248,9 +248,9 @@ def _resumed(key: str) -> tuple[bytes, int]:
     """The line and the count in a resume key. Raises UsageError."""
     try:
         packed = urlsafe_b64decode(key + "=" * (-len(key) % 4))
-        packer = zlib.decompressobj()
-        count, _, line = packer.decompress(packed, MAX_LINE).partition(b" ")
-        if not packer.eof:
+        decompressor = zlib.decompressobj()
+        count, _, line = decompressor.decompress(packed, MAX_LINE).partition(b" ")
+        if not decompressor.eof:
             raise ValueError(key)
         return line, int(count)
     except (ValueError, zlib.error) as error:

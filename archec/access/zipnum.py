@@ -62,15 +62,15 @@ class ZipNum:
         unpacked: list[bytes] = []
         size = 0
         while data:
-            packer = zlib.decompressobj(31)
-            piece = packer.decompress(data, _MAX_BLOCK - size + 1)
+            decompressor = zlib.decompressobj(31)
+            piece = decompressor.decompress(data, _MAX_BLOCK - size + 1)
             size += len(piece)
             if size > _MAX_BLOCK:
                 raise SourceFailed(f"{self._name}: a block has more than {_MAX_BLOCK} bytes")
-            if not packer.eof:
+            if not decompressor.eof:
                 raise zlib.error("cut")
             unpacked.append(piece)
-            data = packer.unused_data
+            data = decompressor.unused_data
         return b"".join(unpacked)
 
     def _path(self, part: str) -> Path:

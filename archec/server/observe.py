@@ -56,27 +56,27 @@ class Cut(Exception):
 
 
 class Sent:
-    """What has been sent of a response: the status (0: nothing yet), bytes of the body, and whether it is complete."""
+    """The sent part of a response: its status (0: nothing yet), the bytes of its body, and whether it is complete."""
 
-    __slots__ = ("_send", "size", "status", "whole")
+    __slots__ = ("_send", "is_complete", "size", "status")
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = self.size = 0
-        self.whole = False
+        self.is_complete = False
 
     async def send(self, message: Message) -> None:
-        """Sends a part of the response."""
+        """Sends an ASGI message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
         elif message["type"] == "http.response.body":
             self.size += len(message.get("body", b""))
-            self.whole = not message.get("more_body", False)
+            self.is_complete = not message.get("more_body", False)
         await self._send(message)
 
 
 def sent_of(scope: Scope) -> Sent:
-    """What has been sent of the response to a request."""
+    """The sent part of the response to a request."""
     return cast(Sent, scope["archec.sent"])
 
 
@@ -110,8 +110,8 @@ class Observed:
                 _errors.warning("%s %s was cut off: %s", scope["method"], _escaped(scope["path"]), error)
             elif error.http_status >= 500:
                 _errors.error("%s: %s", _escaped(scope["path"]), error)
-            if sent.status and not sent.whole:
-                raise Cut from error  # its client must not take a part for the whole
+            if sent.status and not sent.is_complete:
+                raise Cut from error  # the client must not take a partial body for a complete one
             if not sent.status:
                 await _refusal(error)(scope, receive, sent.send)
         finally:

@@ -25,8 +25,8 @@ from archec.tist import iso
 WARC_VERSION = "1.1"
 
 RecordKind = Literal["resource", "response", "redirect", "revisit", "metadata"]
-"""In this order: a template or a file fetched by FTP; a response with its body; a redirect; a visit that found a state
-unchanged; what is known about a loss."""
+"""In this order: a template, a manifest or a file fetched by FTP; a response with its body; a redirect; a visit that
+found a state unchanged; what is known about a loss."""
 LOSS = "urn:x-archec:lost:"
 """Prefix of the URI in the record of a loss, so that it is not taken for a capture of the obi."""
 

@@ -245,8 +245,8 @@ class _Blocking(httpx.BaseTransport):
         self._run(self._door.aclose())
         self._loop.close()
 
-    def _run(self, doing: Awaitable[T]) -> T:
-        return self._loop.run_until_complete(doing)
+    def _run(self, awaitable: Awaitable[T]) -> T:
+        return self._loop.run_until_complete(awaitable)
 
 
 class _BlockingBody(httpx.SyncByteStream):
