@@ -190,7 +190,7 @@ def _rows_of(files: tuple[Path, ...]) -> Iterator[bytes]:
 
 
 def _fed(config_file: Path | None, name: str) -> Path:
-    """The index file to which rows of a collection are added. Raises UsageError."""
+    """The index file to which rows of a collection are added. Raises UsageError if there is none."""
     config = load(config_file)
     collection = next((one for one in config.collections if one.name == name), None)
     if collection is None:

@@ -30,7 +30,7 @@ COMPLETE = "_ARCHEC_COMPLETE"
 
 
 class _Parsed(click.ParamType):  # type: ignore[type-arg]  # it takes one in new versions of click only
-    """An option that is read by a function, which raises an :class:`ArchecError`."""
+    """An option value parsed by a function, which raises an :class:`ArchecError`."""
 
     def __init__(self, name: str, parse: Callable[[str], float]) -> None:
         self.name, self._parse = name, parse
@@ -67,7 +67,7 @@ def json_option(function: _F) -> _F:
 
 
 def load_or_default(file: Path | None) -> Config:
-    """The configuration, or its defaults if none is given and there is none here: for commands that need no archive."""
+    """The configuration, or its defaults if no file is given and none is here; for commands that need no archive."""
     return load(file) if file or Path(DEFAULT_FILE).exists() else Config()
 
 
@@ -90,8 +90,8 @@ def warn_if_root(config: Config) -> None:
 
 
 def run_of(word: str, config_file: Path | None, lister: str = "archec runs") -> int:
-    """The run that a word of the command line names by its software tist, or the newest gathering for ``last``;
-    ``lister`` is the command that lists such runs. Raises UsageError, and NotHeld if there is no gathering."""
+    """The run named on the command line by its software tist, or the newest gathering for ``last``. ``lister`` is the
+    command that lists such runs. Raises UsageError, and NotHeld if there is no gathering."""
     if word == "last":
         from archec.archive.runs import newest_gathering  # few commands name a run
 
@@ -114,7 +114,7 @@ def opened(config: Config | Path | None) -> Iterator[Archive]:
             behind = archive.was_left_behind()
         except CatalogueGone:
             raise
-        except CatalogueError as error:  # what the command asks for may be sound all the same
+        except CatalogueError as error:  # the data that the command needs may be intact
             note(f"warning: {error}")
             behind = False
         if behind:
@@ -124,6 +124,6 @@ def opened(config: Config | Path | None) -> Iterator[Archive]:
 
 
 def warn_if_unknown(catalogue: Catalogue, wanted: Selection) -> None:
-    """Notes on stderr if the archive holds nothing of what was selected, and never did."""
+    """Notes on stderr if the archive holds nothing of the selection, and never did."""
     if wanted.archive and next(units(catalogue, wanted), None) is None:
         note(f"the archive holds nothing of {':'.join(filter(None, wanted))}")

@@ -66,7 +66,7 @@ def _rows(archive: Archive, wanted: Selection, meter: Meter) -> Iterator[Coverag
 def _show(rows: Iterator[CoverageRow], with_filesets: Archive | None, *, as_json: bool) -> None:
     width, lines = terminal_width(), LineWriter()
 
-    def tell(of: str, name: str, row: CoverageRow) -> None:
+    def show_row(of: str, name: str, row: CoverageRow) -> None:
         if as_json:
             lines.json({"of": of, **asdict(row)})
         else:
@@ -83,21 +83,21 @@ def _show(rows: Iterator[CoverageRow], with_filesets: Archive | None, *, as_json
     for row in rows:
         if here and archive.archive != row.archive:
             if as_json or here > 1:
-                tell("archive", f"{archive.archive} (all)", archive)
+                show_row("archive", f"{archive.archive} (all)", archive)
             here = 0
         if not here:
             archive = CoverageRow(row.archive, "")
         here += 1
         archive.add(row)
         everything.add(row)
-        tell("series", f"{row.archive}:{row.series}" if row.series else row.archive or "(not a RePEc handle)", row)
+        show_row("series", f"{row.archive}:{row.series}" if row.series else row.archive or "(not a RePEc handle)", row)
     if here and (as_json or here > 1):
-        tell("archive", f"{archive.archive} (all)", archive)
+        show_row("archive", f"{archive.archive} (all)", archive)
     if with_filesets is not None:
         filesets = coverage_of_filesets(with_filesets.catalogue)
         if filesets.works:
-            tell("filesets", "filesets", filesets)
-    tell("all", "total", everything)
+            show_row("filesets", "filesets", filesets)
+    show_row("all", "total", everything)
 
 
 def _line(name: str, row: CoverageRow, width: int | None) -> str:
@@ -115,7 +115,7 @@ def _cell(row: CoverageRow, field: str) -> str:
 
 
 def _columns(width: int | None) -> tuple[tuple[str, str], ...]:
-    """As many columns as fit the terminal; the least important are left out first."""
+    """As many columns as fit the terminal; the least important ones are dropped first."""
     kept = list(_COLUMNS)
     for field in _DISPENSABLE:
         if width is None or _NAME + sum(len(label) + 2 for label, _ in kept) <= width:

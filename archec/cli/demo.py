@@ -1,4 +1,4 @@
-"""``archec demo``: a small web site on loopback, gathered three times."""
+"""``archec demo``: gathers a small web site on loopback three times."""
 
 from __future__ import annotations
 

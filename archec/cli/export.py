@@ -1,4 +1,4 @@
-"""``archec export``: the contents of the archive in the formats of other programs."""
+"""``archec export``: writes the contents of the archive in the formats of other programs."""
 
 from __future__ import annotations
 

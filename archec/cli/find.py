@@ -1,4 +1,4 @@
-"""``archec find``: the obis that hold or held given bytes, or a text."""
+"""``archec find``: the obis that hold or held given bytes or a given text."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _checksum(name: str, value: str) -> str:
 
 
 def _texts(config: Config, path: Path) -> set[str]:
-    """The text checksums of a file: of its templates if there are any, else of the text in it."""
+    """The text checksums of a file: those of its templates if there are any, else that of its extracted text."""
     with storage_errors(path), path.open("rb") as file:
         head = file.read(config.max_template_file + 1)
     if len(head) <= config.max_template_file:

@@ -1,4 +1,4 @@
-"""``archec gather``: one run."""
+"""``archec gather``: performs one run, or one per data set."""
 
 from __future__ import annotations
 
@@ -187,8 +187,8 @@ def _left(budget: Budget, report: Report | None, started: float) -> Budget | Non
 
 
 def _ingest_due(run: _Run, before: Exit, meter: Meter, wait: bool, budget: Budget | None) -> Exit:
-    """Ingests the data sets that are due, in a separate run after that of the exit code ``before``, with the remaining
-    budget."""
+    """Ingests the data sets that are due, in a separate run with the remaining ``budget``. ``before`` is the exit code
+    of the run before it."""
     # Imported here: loading all platforms takes as long as loading the rest of this command.
     from archec.fileset.context import IngestOptions
     from archec.fileset.run import KIND, due_requests, run_ingest
@@ -227,7 +227,8 @@ class _Run:
         _warn(report)
         value = report.as_value()
         with suppress(BrokenPipeError):  # the run is done, whether or not anyone reads its report
-            show(value, *gather_table(value, told=report.state == "damaged"), as_json=self.as_json, indent=INDENT)
+            table = gather_table(value, message_printed=report.state == "damaged")
+            show(value, *table, as_json=self.as_json, indent=INDENT)
         return exit_code(report)
 
 
@@ -272,7 +273,7 @@ def _size(data_set: Chosen) -> int:
 
 
 def _begun(line: RunLine, report: Report) -> None:
-    """Called when the run has begun; with --resume, prints which one it is."""
+    """Called when the run has begun; if it was resumed, prints which run it is."""
     line.take(report)
     if report.resumed:
         note(f"continuing run {report.run} of {iso(report.run)}, of {report.source}")
@@ -292,7 +293,7 @@ def _warn(report: Report) -> None:
 
 
 def _refuse_without_effect(config: Config, given: bool, *, salvage: bool, resume: bool) -> None:
-    """Raises UsageError for --salvage of what cannot be a damaged tarball."""
+    """Raises UsageError for --salvage without a tarball."""
     if salvage and not given and (resume or config.data_path.is_dir()):
         raise UsageError("--salvage is for a damaged tarball", hint="give the tarball with -f")
 

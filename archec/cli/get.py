@@ -85,7 +85,7 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
 
 
 def _moment(tist: int | None, obi: Obi) -> int:
-    """``tist``, by default now. Raises :class:`UsageError` for the future, of which nothing is known."""
+    """``tist``, by default now. Raises :class:`UsageError` if it is in the future."""
     now = max(int(time.time()), obi.history.last or 0)  # runs within the same second have tists in the future
     if tist is not None and tist > now:
         raise UsageError(f"{iso(tist)} is in the future", hint="omit --at for the newest state")
@@ -118,8 +118,8 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
 
 
 def _data_set(archive: Archive, name: str) -> HeldFileset | None:
-    """The fileset with a name; None for a URL that is not that of one, or that of the file itself: it may be a bundle.
-    Raises NotHeld for other names."""
+    """The fileset with a name. None for the URL of something else or of a file itself, which may be a bundle. Raises
+    NotHeld for other names."""
     from archec.fileset.lookup import find_fileset  # as above
 
     try:

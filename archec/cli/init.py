@@ -61,7 +61,7 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
 
 
 def _make_catalogue(config: Config) -> None:
-    """Creates the catalogue if it can be reached; else the first run does."""
+    """Creates the catalogue if its database is available; otherwise the first run does."""
     try:
         open_catalogue(config.database, base=config.base, create=True).close()
     except CatalogueError as error:
@@ -70,7 +70,7 @@ def _make_catalogue(config: Config) -> None:
 
 
 def _checked(text: str, path: Path) -> Config:
-    """The configuration to write; refused before anything is created if its database cannot be used."""
+    """The configuration to write. Raises UsageError before anything is created if its database cannot be used."""
     try:
         config = parse(text, path)
     except ConfigError as error:

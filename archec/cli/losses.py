@@ -1,4 +1,4 @@
-"""``archec losses``: lists and accepts losses that are held back."""
+"""``archec losses``: lists and accepts held-back losses."""
 
 from __future__ import annotations
 

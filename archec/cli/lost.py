@@ -1,4 +1,4 @@
-"""``archec lost``: what has been lost, and what came back."""
+"""``archec lost``: lists losses and returns."""
 
 from __future__ import annotations
 

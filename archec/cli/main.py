@@ -1,4 +1,4 @@
-"""``archec``: the command group, and how errors become exit codes."""
+"""``archec``: the command group, and the conversion of errors to exit codes."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def main() -> NoReturn:
         code, message = Exit.OPERATOR_ERROR, repr(error)
     if context is not None and _gathers(context) and (code or RUN_LINE in context.meta):  # not for --help
         context.meta.get(RUN_LINE, RunLine()).write(int(code or 0), message)
-    with suppress(ArchecError, ReaderGone):  # the buffer may still have output; another failure adds no information
+    with suppress(ArchecError, ReaderGone):  # flushing the rest of the buffer may fail again
         sys.stdout.flush()
     sys.exit(int(code or 0))
 

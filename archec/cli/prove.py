@@ -1,4 +1,4 @@
-"""``archec prove``: proofs that something was recorded before a seal; they can be checked without the archive."""
+"""``archec prove``: proves that something was recorded before a seal; proofs can be checked without the archive."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def prove(
     if proof_file is not None:
         if seal_file or when is not None or older or output or len(arguments) > 1:
             raise UsageError("--check takes a proof, and optionally CONTENT and --key")
-        told = _checked(proof_file, Path(arguments[0]) if arguments else None, keys_of(keys))
-        show(told, *_lines(told), as_json=as_json)
+        value = _checked(proof_file, Path(arguments[0]) if arguments else None, keys_of(keys))
+        show(value, *_lines(value), as_json=as_json)
         return
     if as_json:
         raise UsageError("--json is for --check: a proof has a form of its own")
@@ -112,7 +112,7 @@ def _checked(path: Path, content: Path | None, keys: Sequence[VerifierKey]) -> d
 def _inclusion(proof: Inclusion, path: Path, content: Path | None, keys: Sequence[VerifierKey]) -> dict[str, Any]:
     change = proof.change
     put = {str(tist): sha256 for tist, sha256 in change.put.items()}
-    told: dict[str, Any] = {
+    value: dict[str, Any] = {
         "proves": "inclusion", "id": change.id, "kind": change.kind, "put": put, "index": proof.entry.index,
         "line": proof.entry.line.decode("utf-8", "replace"), "seal": _about(proof.sealed, keys, path),
     }  # fmt: skip
@@ -120,8 +120,8 @@ def _inclusion(proof: Inclusion, path: Path, content: Path | None, keys: Sequenc
         sha256 = digests_of(content).sha256
         if sha256 not in put.values():
             raise CorruptArchive(f"{content}: has the sha256 {sha256}, and that is not what {path} proves")
-        told["content"] = sha256
-    return told
+        value["content"] = sha256
+    return value
 
 
 def _about(sealed: SealFile, keys: Sequence[VerifierKey], path: Path) -> dict[str, Any]:
@@ -136,18 +136,18 @@ def _about(sealed: SealFile, keys: Sequence[VerifierKey], path: Path) -> dict[st
     }  # fmt: skip
 
 
-def _lines(told: dict[str, Any]) -> Iterator[str]:
-    if told["proves"] == "growth":
+def _lines(value: dict[str, Any]) -> Iterator[str]:
+    if value["proves"] == "growth":
         yield "the newer seal contains everything that the older one does, unaltered"
-        yield from _seal_lines("older", told["old"])
-        yield from _seal_lines("newer", told["new"])
+        yield from _seal_lines("older", value["old"])
+        yield from _seal_lines("newer", value["new"])
         return
-    yield told["id"]
-    for tist, sha256 in told["put"].items():
+    yield value["id"]
+    for tist, sha256 in value["put"].items():
         yield f"    noted {tist} ({iso(int(tist))}): {f'sha256 {sha256}' if sha256 else 'lost'}"
-    if "content" in told:
+    if "content" in value:
         yield "    the content matches"
-    yield from _seal_lines("recorded by the time of the", told["seal"])
+    yield from _seal_lines("recorded by the time of the", value["seal"])
 
 
 def _seal_lines(which: str, about: dict[str, Any]) -> Iterator[str]:

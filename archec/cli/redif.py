@@ -82,7 +82,7 @@ def redif(
 
 
 def _in_repec(config: Config, file: Path) -> str:
-    """The path of a file; of one in the current data set that below RePEc."""
+    """The path of a file; if it is in the current data set, relative to its root as ``RePEc``."""
     data, there = config.data_path.absolute(), file.absolute()
     return f"RePEc/{there.relative_to(data)}" if data in there.parents else str(file)
 

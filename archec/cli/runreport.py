@@ -36,8 +36,8 @@ _STATES = {Exit.DONE: "done", Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.I
 # -- the table ------------------------------------------------------------------------------------
 
 
-def gather_table(value: dict[str, Any], *, told: bool = False) -> list[str]:
-    """The lines of the table of a gathering; ``told``: without its message, which was printed before."""
+def gather_table(value: dict[str, Any], *, message_printed: bool = False) -> list[str]:
+    """The lines of the table of a gathering, without its message if that was printed before."""
     data_set = value["data_set"]
     rows: list[tuple[str, str]] = [
         ("run", f"{value['run']}  {value['run_time']}  {value['state']}"),
@@ -76,12 +76,12 @@ def gather_table(value: dict[str, Any], *, told: bool = False) -> list[str]:
         rows.append(("fetched", f"{counted(fetch['requests'], 'request')}, {human_size(fetch['bytes'])}"))
     if fetch["deferred"]:
         rows.append(("deferred", deferred_files(fetch)))
-    ended = _ended({**value, "message": ""} if told else value)
+    ended = _ended({**value, "message": ""} if message_printed else value)
     return [*_table([*rows, *ended]), *_problems(value["problems"], value["message"])]
 
 
 def other_table(kind: str, value: dict[str, Any]) -> list[str]:
-    """The table of a run that reads no data set: an ingest of filesets, or a decision."""
+    """The table of a run that reads no data set: an ingest of filesets, or a decision of the operator."""
     rows = [("run", f"{value['run']}  {value['run_time']}  {value['state']}"), ("kind", kind)]
     data_set = value["data_set"]
     if data_set["tist"]:
@@ -95,7 +95,7 @@ def other_table(kind: str, value: dict[str, Any]) -> list[str]:
 
 
 def deferred_files(fetch: dict[str, Any]) -> str:
-    """How many files a run deferred to the next one, and why."""
+    """The number of files that a run deferred to the next one, and the reasons."""
     return f"{counted(fetch['deferred'], 'file')}, for the next run to try: {_counts(fetch.get('reasons', {}))}"
 
 
@@ -124,7 +124,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _problems(problems: dict[str, Any], message: str) -> list[str]:
-    """The problems; without the one of which ``message`` tells."""
+    """The problems, except the one already in ``message``."""
     total = sum(problems["by_code"].values())
     if not total:
         return []
@@ -144,7 +144,7 @@ def _problems(problems: dict[str, Any], message: str) -> list[str]:
 
 @dataclass(slots=True)
 class RunLine:
-    """The state of a run as known to the command line; ``report`` is filled in as the run proceeds.
+    """The command line's view of a run; ``report`` is filled in as the run proceeds.
 
     A command stores it in its context's ``meta`` under :data:`RUN_LINE`.
     """
@@ -154,11 +154,11 @@ class RunLine:
     over: bool = False
 
     def take(self, report: Report) -> None:
-        """The run has begun."""
+        """Called when the run has begun."""
         self.report, self.over = report, False
 
     def finished(self) -> Report:
-        """The run has ended; returns its report."""
+        """Called when the run has ended; returns its report."""
         if self.report is None:
             raise ValueError("there was no run")
         self.over = True
@@ -166,12 +166,12 @@ class RunLine:
 
     @property
     def can_be_resumed(self) -> bool:
-        """Whether the run has begun, has not ended, and could be resumed."""
+        """Whether the run has begun but not ended, and could be resumed."""
         return self.report is not None and not self.over and self.report.resumable
 
     def write(self, code: int, message: str) -> None:
-        """Writes the line of this run, which ends with ``code``, on stderr unless that is a terminal; afterwards this
-        object is for the next run."""
+        """Writes the line of this run, which ends with ``code``, to stderr unless that is a terminal. Resets this
+        object for the next run."""
         if not sys.stderr.isatty():
             click.echo(_line(self, code, message), err=True)
         self.began, self.report, self.over = time.monotonic(), None, False

@@ -68,7 +68,7 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
 
 
 def _details(view: RunView) -> Iterator[str]:
-    """One run in full, as lines."""
+    """All details of one run, as lines."""
     if "tobis" in view.report:
         value = {**view.report, "state": view.state}
         yield from gather_table(value) if view.kind == "gather" else other_table(view.kind, value)
@@ -129,7 +129,7 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
 
 
 def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
-    """A row on one line, or if it is too long, the columns after the first with their names on further lines."""
+    """A row on one line; if that is too long, the later columns with their names on a second line."""
     if width is None or sum(_WIDTHS) + 2 * len(_WIDTHS) <= width:
         yield _joined(cells, _WIDTHS)
         return

@@ -1,4 +1,4 @@
-"""``archec seal``: a signed statement that later proves that nothing was altered."""
+"""``archec seal``: writes a signed statement that later proves that nothing was altered."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
         has_archive = not config.collections or config.store_path.exists()
         archive = stack.enter_context(opened(config)) if has_archive else None
         parts: list[Capability] = []
-        if config.collections:  # first: routes are tried in turn, and its requests are the most frequent
+        if config.collections:  # first, because routes are tried in turn, and it receives most requests
             parts.append(stack.enter_context(opened_access(config, archive)))
         if archive is not None:
             parts.append(stack.enter_context(opened_oai(archive)))
@@ -65,7 +65,7 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
 
 
 def _with_pywb(config_file: Path | None, path: Path) -> Config:
-    """The configuration with the collections of a pywb configuration added; these override its own of the same name.
+    """The configuration with the collections of a pywb configuration, which override its own of the same name.
 
     Without another configuration, pywb's file is used alone: it may itself be the ``config.yaml`` of this directory.
     """

@@ -1,4 +1,4 @@
-"""``archec verify``: fixity, and repair from a second copy."""
+"""``archec verify``: checks fixity, and repairs from a second copy."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def printer(*, as_json: bool) -> Reporter:
 def conclude(
     context: click.Context, summary: Summary | CheckSummary, lines: Sequence[str], *, as_json: bool
 ) -> None:
-    """Prints the result, as JSON or as ``lines``, and exits with 6 if something is wrong, with 1 if that could not be
-    found out."""
+    """Prints the result, as JSON or as ``lines``. Exits with 6 if something is wrong, with 1 if that could not be
+    determined."""
     show(summary.as_value(), *lines, as_json=as_json)
     if not summary.clean:
         context.exit(Exit.CORRUPT)

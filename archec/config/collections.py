@@ -253,9 +253,9 @@ def _shorthand(where: str, text: str) -> dict[str, Any]:
         return {"type": "live"}
     if text == "$archive":
         return {"type": "archec"}
-    for prefix, told in _REFUSED.items():
+    for prefix, reason in _REFUSED.items():
         if text.startswith(prefix):
-            raise Misfit(f"{where}: {told}")
+            raise Misfit(f"{where}: {reason}")
     if text.startswith("$"):
         raise Misfit(f"{where}: unknown index {text}{_nearest(text, ('$live', '$archive'))}")
     scheme, plus, rest = text.partition("+")

@@ -1,1 +1,1 @@
-"""A small web site with a data set, and an archive that gathers it."""
+"""The demo: a small web site with a data set, and an archive that gathers it."""

@@ -196,12 +196,12 @@ class _Merging:
         )  # fmt: skip
         found = self._spool.found(reading.left_out)
         with pool, open_whole(phase.repeated) if phase.repeated is not None else nullcontext() as listing:
-            told = found if listing is None else _listed(found, self._spool, listing)
+            winners = found if listing is None else _listed(found, self._spool, listing)
             known = phase.archive.catalogue.scan()
             if self._refused:
                 refused = (ObiState(obi, 0, state or None, None) for obi, state in sorted(self._refused.items()))
                 known = _overlaid(known, refused)
-            cases = merge.cases(told, known)
+            cases = merge.cases(winners, known)
             while chunk := list(islice(cases, _CHUNK)):
                 phase.meter.at(merge.distinct)
                 jobs = self._decide(chunk, merge)

@@ -188,8 +188,8 @@ def contradicts(hop: Hop, visit: Visit, version: Version) -> bool:
     length = hop.header("content-length")
     if length.isascii() and length.isdecimal() and int(length[:18]) not in (0, version.size):
         return not hop.header("content-encoding")
-    told, known = hop.header("etag"), visit.etag
-    if told and known and not told.startswith("W/") and not known.startswith("W/") and _bare(told) != _bare(known):
+    sent, known = hop.header("etag"), visit.etag
+    if sent and known and not sent.startswith("W/") and not known.startswith("W/") and _bare(sent) != _bare(known):
         return True
     modified, before = http_date(hop.header("last-modified")), http_date(visit.modified)
     return modified is not None and before is not None and modified != before

@@ -1,6 +1,6 @@
-"""One HTML file about an archive and one of its runs; it loads and executes nothing.
+"""An HTML page about an archive and one of its runs: a single file without scripts and external resources.
 
-All text from outside is escaped by :func:`_e`.
+:func:`_e` escapes all text from outside.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ figure svg { width: 100%; min-width: 36rem; max-width: 54rem; height: auto; } fi
 @dataclass(frozen=True, slots=True)
 class Account:
     """The contents of a page: the archive ``name`` at the tist ``now``, one run, and all runs up to it. ``held_back``
-    are the losses that currently await a decision, ``lost`` the first losses of the run; ``fixity`` is the record of
-    checks; ``filesets`` are the totals of all filesets."""
+    are the losses that currently await a decision, ``lost`` are the first losses of the run, ``fixity`` is the record
+    of checks, ``filesets`` are the totals of all filesets."""
 
     name: str
     now: int
@@ -77,7 +77,7 @@ class Account:
         return tuple(found.values())
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON values: the same as on the page, and more."""
+        """As JSON values: the contents of the page, and more."""
         return {
             "name": self.name,
             "time": iso(self.now),

@@ -56,7 +56,7 @@ _ID = re.compile(r'(\bid="|url\(#|href="#)')
 
 @dataclass(slots=True)
 class Bin:
-    """A period [``start``, ``end``): incidences by kind; tobis by the date of their data set, fobis by that of
+    """A period [``start``, ``end``) and its incidences by kind; tobis by the date of their data set, fobis by that of
     their run."""
 
     start: int
@@ -67,7 +67,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Bytes that all runs up to ``run`` wrote to the obi store, and obis held then; None: not recorded."""
+    """Bytes that all runs up to ``run`` wrote to the obi store, and the obis held then (None: not recorded)."""
 
     run: int
     stored_bytes: int
@@ -104,7 +104,7 @@ class _PlottedRun:
 
 
 def series_of(views: Iterable[RunView]) -> Series:
-    """The series of runs, given newest first. Only a few hundred bytes are kept per run."""
+    """The series of runs, which are given newest first. Only a few hundred bytes are kept per run."""
     runs = [
         _PlottedRun(
             view.run,
@@ -121,7 +121,7 @@ def series_of(views: Iterable[RunView]) -> Series:
 
 
 def coverage_by_archive(catalogue: Catalogue, meter: Meter = SILENT) -> list[CoverageRow]:
-    """The coverage of each archive, those with the most works first."""
+    """The coverage of each archive, sorted by decreasing number of works."""
     archives: dict[str, list[CoverageRow]] = {}
     for row in coverage(catalogue, meter=meter):
         known = archives.get(row.archive)
@@ -154,8 +154,8 @@ def _bins(runs: list[_PlottedRun]) -> tuple[Bin, ...]:
 
 
 def _dates(first: int, last: int, step: int) -> list[int]:
-    """The tists at which days, weeks (from Monday) or months begin, from before ``first`` to after ``last``, one of
-    :data:`_STEPS` apart; stops when there are too many."""
+    """The beginnings of days, weeks (from Monday) or months, from before ``first`` to after ``last``, with a ``step``
+    from :data:`_STEPS`; stops when there are too many."""
     months = step // 28
     if months:
         day = datetime.fromtimestamp(first, tz=timezone.utc)
@@ -188,7 +188,7 @@ def _growth(runs: list[_PlottedRun]) -> tuple[Growth, ...]:
 
 
 def need_matplotlib() -> None:
-    """Raises :class:`ConfigError` if it is not installed."""
+    """Raises :class:`ConfigError` if Matplotlib is not installed."""
     try:
         import matplotlib.figure
     except ImportError as error:
@@ -258,7 +258,7 @@ def growth_plot(points: Sequence[Growth], prefix: str) -> str:
 
 
 def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
-    """One bar per host: visits that got an answer, visits that failed through its fault, deferred files."""
+    """One bar per host: visits that were answered, visits that failed through its fault, deferred files."""
 
     def draw(axes: Sequence[Axes]) -> None:
         names = [_label(host.host) for host in hosts]
@@ -275,7 +275,7 @@ def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
 
 
 def coverage_plot(rows: Sequence[CoverageRow], prefix: str) -> str:
-    """One bar per archive: works with a held file, and without."""
+    """One bar per archive: works with and without a held file."""
 
     def draw(axes: Sequence[Axes]) -> None:
         parts = (
@@ -290,7 +290,7 @@ def coverage_plot(rows: Sequence[CoverageRow], prefix: str) -> str:
 
 
 def _dated(axes: Axes) -> None:
-    """Dates below the axis, few and short."""
+    """Sets few and short dates below the axis."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
@@ -310,7 +310,7 @@ def _stacked(axes: Axes, names: Sequence[str], parts: Sequence[tuple[str, str, l
 
 
 def _svg(draw: Callable[[Sequence[Axes]], None], prefix: str, *, rows: int = 1, height: float) -> str:
-    """One plot; its ids begin with ``prefix``, so that a page can contain several."""
+    """One plot as SVG; its ids begin with ``prefix``, so that a page can contain several plots."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -333,11 +333,11 @@ def _settings() -> Iterator[None]:
 
 
 def _days(tist: int) -> float:
-    """A tist in Matplotlib's days since 1970."""
+    """A tist as days since 1970, as Matplotlib expects."""
     return tist / 86400
 
 
 def _label(text: str) -> str:
-    """Text from outside as a label: plain ASCII without controls, not too long."""
+    """Text from outside as a label: printable ASCII, truncated."""
     plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text)
     return plain if len(plain) <= _MOST_LABEL else plain[: _MOST_LABEL - 3] + "..."

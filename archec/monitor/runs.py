@@ -1,4 +1,4 @@
-"""The runs and their states, newest first, from the catalogue and the newest journal."""
+"""The runs and their states, newest first: from the catalogue and the newest journal."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _FINAL: dict[str, Shown] = {
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the word in the catalogue; ``report`` is its
-    report's JSON value, empty if it has none yet; ``resumable``: ``--resume`` would continue it;
-    ``retracted`` is why its visits do not count, ``data_set_retracted`` why its data set does not."""
+    """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the state in the catalogue. ``report`` is its
+    report's JSON value, empty if there is none yet. ``resumable``: ``--resume`` would continue it. ``retracted`` is why
+    its visits do not count, ``data_set_retracted`` why its data set does not."""
 
     run: int
     state: Shown
@@ -100,7 +100,7 @@ class RunView:
         return found if isinstance(found, dict) else {}
 
     def counts(self, name: str) -> dict[str, int]:
-        """Such an object, only its numbers."""
+        """The numbers of an object within the report."""
         return _numbers(self.part(name))
 
     def as_value(self, *, whole: bool = False) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class RunView:
 def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
     """The runs with tist < ``before``, newest first; page by page.
 
-    The figures of a run that was stopped and has not been resumed are those of what it committed, from its journal.
+    The figures of a run that was stopped and not resumed cover what it committed, according to its journal.
     """
     files = journals(archive.layout)
     newest = files[-1] if files else None
@@ -176,7 +176,7 @@ def _why_retracted(catalogue: Catalogue, view: RunView) -> str:
 
 
 def _waiting(catalogue: Catalogue) -> dict[tuple[Kind, int], dict[str, int]]:
-    """The losses that await a decision: of files by the run, of templates by the tist of the data set that it read."""
+    """The losses that await a decision: of files by run, of templates by the tist of the data set that the run read."""
     tists = {item.run: item.tist for item in catalogue.data_sets()}
     found: dict[tuple[Kind, int], dict[str, int]] = {}
     for item in awaiting(catalogue):
@@ -186,7 +186,7 @@ def _waiting(catalogue: Catalogue) -> dict[tuple[Kind, int], dict[str, int]]:
 
 
 def _as_of_now(view: RunView, waiting: dict[tuple[Kind, int], dict[str, int]]) -> RunView:
-    """A run with the losses that it still holds back: others were accepted since, or a later run decides again."""
+    """A run with the losses it still holds back, without those accepted since or decided again by a later run."""
     files, templates = (
         {name: losses for name, losses in waiting.get(key, {}).items() if name in view.held_back}
         for key in (("fobi", view.run), ("tobi", view.data_set))
@@ -198,7 +198,7 @@ def _as_of_now(view: RunView, waiting: dict[tuple[Kind, int], dict[str, int]]) -
 
 
 def _stopped(layout: Layout, view: RunView) -> RunView:
-    """The newest run, if it is no longer active and its journal is open."""
+    """The view of the newest run, which is no longer active but whose journal is open."""
     if view.recorded in ("budget", "interrupted"):
         return replace(view, resumable=view.form == "tarball" or bool(view.part("data_set").get("merged")))
     last = last_run(layout)
@@ -220,7 +220,7 @@ def _view(run: Run) -> RunView:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """The object that is JSON text; empty if it is none."""
+    """The object in a JSON text; empty if it contains none."""
     with suppress(ValueError):
         value = orjson.loads(text)
         return value if isinstance(value, dict) else {}

@@ -29,14 +29,14 @@ from archec.tist import MAX_TIST, iso
 _T = TypeVar("_T")
 _SUCCESS = frozenset(("done", "held-back", "budget"))
 DUE_AT_MOST = 10_000
-"""Maximum number of due files that are counted; beyond it, only that there are more."""
+"""Maximum number of due files that are counted."""
 _LOOK_BACK = 100
 """Maximum number of runs searched for the newest one that finished, and for one that fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """The file system of the obi store: bytes and inodes, in all and free for archec."""
+    """The file system of the obi store: total and free bytes and inodes."""
 
     size: int
     free: int
@@ -46,9 +46,9 @@ class DiskSpace:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Files to visit: how many are due ``now`` (at most :data:`DUE_AT_MOST`; ``more``: there are more), and the tist
-    at which the next one was or is due (None: there is none); those that were never tried are due at 0, those
-    that are to be visited at once at 1."""
+    """Files to visit: the number due ``now`` (at most :data:`DUE_AT_MOST`; ``more``: there are more), and the tist at
+    which the next one was or is due (None: there is none). Files that were never tried are due at 0, files to visit
+    immediately at 1."""
 
     now: int
     more: bool
@@ -58,7 +58,7 @@ class Due:
 @dataclass(frozen=True, slots=True)
 class HeldBack:
     """Losses that await a decision: the ``archive`` (or archive's directory, or host), their number, the run and its
-    source. The same as listed by ``archec losses``."""
+    source. ``archec losses`` lists the same."""
 
     archive: str
     losses: int
@@ -68,13 +68,13 @@ class HeldBack:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
-    """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written to the obi store, according to
-    their reports; ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it began,
-    ``last`` the newest gathering, ``success`` the newest one that finished or used up its budget, except with files of
-    which no host answered; ``hosts`` are those in trouble in ``hosts_run``, the newest run that had files due:
-    ``hosts_in_trouble`` in all, the worst ones listed. ``refused`` is the number of documents that the database
-    refused, ``ahead`` the number of seconds by which the newest tist is ahead of ``now``, ``damaged`` the reason why
-    something of this could not be read from the catalogue and counts as nothing."""
+    """An archive at the tist ``now``. ``stored_bytes`` is the amount that all runs have written to the obi store,
+    according to their reports. ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it
+    began, ``last`` the newest gathering, ``success`` the newest one that finished or exhausted its budget, unless no
+    host answered its visits. ``hosts`` are the worst of the ``hosts_in_trouble`` in ``hosts_run``, the newest run that
+    had files due. ``refused`` is the number of documents that the database refused. ``ahead`` is the number of seconds
+    by which the newest tist is ahead of ``now``. ``damaged`` is the reason why a part of this could not be read from
+    the catalogue, and is empty or 0 here."""
 
     now: int
     name: str
@@ -112,12 +112,12 @@ class ArchiveStatus:
 
 
 def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
-    """The status of the archive, as far as its catalogue can be read; changes nothing. Raises :class:`StorageFailed`
-    if the disk cannot be queried."""
+    """The status of the archive, as far as its catalogue can be read; writes nothing. Raises :class:`StorageFailed` if
+    the disk cannot be queried."""
     config, moment = archive.config, int(time.time()) if now is None else now
     damaged: list[str] = []
 
-    def told(read: Callable[[], _T], otherwise: _T) -> _T:
+    def attempt(read: Callable[[], _T], otherwise: _T) -> _T:
         try:
             return read()
         except CatalogueGone:
@@ -127,9 +127,9 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
             return otherwise
 
     gatherings = (view for view in runs(archive) if view.kind == "gather")
-    recent: list[RunView] = told(lambda: list(islice(gatherings, _LOOK_BACK)), [])
-    newest = told(lambda: next(runs(archive), None), None)
-    before = told(lambda: stored_before(archive.catalogue, newest.run) if newest is not None else 0, 0)
+    recent: list[RunView] = attempt(lambda: list(islice(gatherings, _LOOK_BACK)), [])
+    newest = attempt(lambda: next(runs(archive), None), None)
+    before = attempt(lambda: stored_before(archive.catalogue, newest.run) if newest is not None else 0, 0)
     success = next((run for run in recent if run.recorded in _SUCCESS and not run.unanswered), None)
     fetched = next((run for run in recent if any(run.counts("hosts").values())), None)
     hosts = fetched.part("hosts") if fetched is not None else {}
@@ -137,7 +137,7 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
     return ArchiveStatus(
         now=moment,
         name=config.name,
-        obis=told(archive.catalogue.counts, Counts(0, 0, 0, 0, 0)),
+        obis=attempt(archive.catalogue.counts, Counts(0, 0, 0, 0, 0)),
         stored_bytes=before + newest.stored_bytes if newest is not None else 0,
         at_work=str(who) if who is not None else "",
         newest=newest,
@@ -145,15 +145,15 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
         last=recent[0] if recent else None,
         success=success,
         ahead=max(0, newest.run - moment - 1) if newest is not None else 0,
-        due=told(lambda: _due(archive, moment), Due(0, False, None)),
+        due=attempt(lambda: _due(archive, moment), Due(0, False, None)),
         hosts_run=fetched.run if fetched is not None else None,
         hosts_in_trouble=int(hosts.get("in_trouble", 0)),
         hosts=tuple(HostFigures.of(item) for item in hosts.get("trouble", ())),
-        held_back=told(lambda: tuple(held_back(archive.catalogue)), ()),
+        held_back=attempt(lambda: tuple(held_back(archive.catalogue)), ()),
         disk=_disk(archive.layout),
         min_free=config.min_free,
         fixity=fixity(config, moment),
-        refused=told(lambda: len(archive.catalogue.refused()), 0),
+        refused=attempt(lambda: len(archive.catalogue.refused()), 0),
         damaged=damaged[0] if damaged else "",
     )
 

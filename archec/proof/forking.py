@@ -1,4 +1,4 @@
-"""Forks: an archive goes on after an older copy of it was restored. That is declared in its journals, with a reason."""
+"""Forks: an archive continues after an older copy of it was restored. Its journals declare that, with a reason."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from archec.tist import stamp
 
 
 def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -> Fork:
-    """Declares that the archive goes on from an older copy, by its own run; what that declares.
+    """Declares in a run of its own that the archive continues from an older copy. Returns the declaration.
 
-    What is lost ends with the batch that the catalogue has followed last, or with the one that was sealed. The
-    catalogue is made again from the journals. Raises :class:`UsageError` if that batch is there, so that nothing is
-    lost, :class:`archec.errors.CorruptArchive` if the journals are not one sound chain.
+    The loss ends with the last batch that the catalogue has followed, or with the one that was sealed. The catalogue is
+    rebuilt from the journals. Raises :class:`UsageError` if that batch exists, so that nothing is lost,
+    :class:`archec.errors.CorruptArchive` if the journals are not one valid chain.
     """
     layout = open_store(config)
     with ExitStack() as stack:
@@ -52,7 +52,7 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
         fork, head = Fork(run, kept, lost, reason), _end(layout)
         with JournalWriter(layout, run, head=head) as journal:
             start = RunStart(run, kind="fork", options={"reason": reason}, software=__version__)
-            # Declared before the catalogue is emptied, which is what knows of the batch that is lost.
+            # Declared before the catalogue is emptied, because only the catalogue knows the lost batch.
             journal.append([encode(start), encode(fork)], run)
             rebuild(layout, catalogue, meter=meter)
             _end_run(layout, journal, catalogue, run, reason)
@@ -60,7 +60,7 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
 
 
 def _kept(layout: Layout, lost: Link, meter: Meter) -> Link:
-    """The last batch before the one that is lost."""
+    """The last batch before the lost ones."""
     kept = Link(0, 0, NO_BATCH)
     if not lost.run:
         raise UsageError("the catalogue has followed no journal: there is no evidence of a loss", hint=_GIVE)
@@ -82,7 +82,7 @@ _GIVE = "give a newer seal of what is lost, with --seal"
 
 
 def _end(layout: Layout) -> str:
-    """The sha256 of the last batch of all."""
+    """The sha256 of the very last batch."""
     head = NO_BATCH
     for _, batch in chain(layout):
         head = batch.sha256
@@ -90,7 +90,7 @@ def _end(layout: Layout) -> str:
 
 
 def _close(config: Config, layout: Layout, last: LastRun) -> None:
-    """Closes the journal of a run that was in progress when the copy was made, by a catalogue in scratch space."""
+    """Closes the journal of a run that was in progress when the copy was made, with a catalogue in scratch space."""
     with (
         scratch_folder(config) as folder,
         open_catalogue("sqlite:///fold.sqlite", base=folder, create=True) as scratch,

@@ -22,10 +22,10 @@ from archec.store.layout import Layout
 
 
 class State(msgspec.Struct, frozen=True):
-    """How far the journals have been hashed: to a batch of a run, whose sha256 is ``head``; ``peaks`` are those of the
-    tree over ``size`` lines, in so many ``runs`` and ``batches``; ``forks`` are those that they declare. ``file`` is
-    the status of the run's journal (size, time of change in ns, inode) if it was finished and read to its end, and
-    ``before`` the digest of the journals before it (:func:`digest_of`)."""
+    """The state of hashing the journals: the last hashed batch, of a run, with the sha256 ``head``. ``peaks`` are those
+    of the tree over ``size`` lines, in ``runs`` runs and ``batches`` batches. ``forks`` are those declared in them.
+    ``file`` is the status of the run's journal (size, time of change in ns, inode) if it was finished and read to its
+    end; ``before`` is the digest of the journals before it (:func:`digest_of`)."""
 
     run: Annotated[int, Meta(ge=0)] = 0
     batch: Annotated[int, Meta(ge=0)] = 0
@@ -39,13 +39,13 @@ class State(msgspec.Struct, frozen=True):
     before: str = ""
 
     def seal(self, origin: str, made: int) -> Seal:
-        """The seal of what has been hashed."""
+        """The seal of this state."""
         tree = Tree(self.size, self.peaks)
         return Seal(origin, self.size, tree.root, self.run, self.batch, self.head, self.runs, self.batches, made)
 
 
 class Link(NamedTuple):
-    """A batch of the chain, and the journal that it is in."""
+    """A batch of the chain, and its journal."""
 
     journal: JournalFile
     batch: JournalBatch
@@ -54,8 +54,8 @@ class Link(NamedTuple):
 def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
     """All batches in the order of the chain, or those after a batch.
 
-    Raises :class:`BrokenChain` if one does not follow the one before it, :class:`archec.errors.CorruptJournal` for
-    damage. When it ends, what was read of a journal that is being written is durable.
+    Raises :class:`BrokenChain` if a batch does not follow its predecessor, :class:`archec.errors.CorruptJournal` for
+    damage. At the end, everything read from a journal that is being written is durable.
     """
     after = after or State()
     head, found = after.head, not after.run
@@ -65,7 +65,7 @@ def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
         if journal.tist == after.run and after.file is not None and after.file == status_of(journal):
             found = True
             continue
-        packed = journal.path.with_name(f"{journal.tist}.jsonl.gz")  # by which name a run that ends goes on
+        packed = journal.path.with_name(f"{journal.tist}.jsonl.gz")  # the name after its run has ended
         for batch in read_batches(journal.path if journal.path.exists() else packed):
             if journal.tist == after.run and batch.n <= after.batch:
                 found |= batch.n == after.batch and batch.sha256 == after.head
@@ -81,7 +81,7 @@ def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
 
 
 def status_of(journal: JournalFile) -> tuple[int, int, int] | None:
-    """The status of a finished journal, which tells whether it is still the one that was read; None for an open one."""
+    """The status of a finished journal, which shows whether it has been replaced; None for an open one."""
     if not journal.finished:
         return None
     with storage_errors(journal.path):
@@ -90,8 +90,8 @@ def status_of(journal: JournalFile) -> tuple[int, int, int] | None:
 
 
 def digest_of(files: Iterable[JournalFile], run: int) -> str:
-    """A digest of the names and sizes of the finished journals before a run: it tells, without reading them, whether
-    one is gone or was replaced."""
+    """A digest of the names and sizes of the finished journals before a run. It shows, without reading them, whether
+    one is missing or was replaced."""
     digest = sha256()
     for journal in files:
         if journal.tist < run and (status := status_of(journal)) is not None:
@@ -100,12 +100,12 @@ def digest_of(files: Iterable[JournalFile], run: int) -> str:
 
 
 def _make_durable(path: Path) -> None:
-    """Makes sure that what can be read of an open journal survives a power cut."""
+    """Ensures that what can be read of an open journal survives a power failure."""
     with storage_errors(path):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            return  # finished meanwhile, and so durable
+            return  # finished in the meantime, and therefore durable
         try:
             os.fsync(fd)
         finally:
@@ -113,7 +113,7 @@ def _make_durable(path: Path) -> None:
 
 
 def hashed(layout: Layout, after: State | None = None) -> Iterator[State]:
-    """The state after each batch that follows ``after``; the last one is that of the whole log."""
+    """Yields the state after each batch that follows ``after``; the last one is the state of the whole log."""
     state = after or State()
     tree = Tree(state.size, state.peaks)
     for journal, batch in chain(layout, after):
@@ -126,7 +126,7 @@ def hashed(layout: Layout, after: State | None = None) -> Iterator[State]:
 
 
 def remembered(path: Path) -> State | None:
-    """The state that was remembered; None if there is none that can be used."""
+    """The stored state; None if there is no usable one."""
     try:
         state = msgspec.json.decode(path.read_bytes(), type=State)
         Tree(state.size, state.peaks)
@@ -136,7 +136,7 @@ def remembered(path: Path) -> State | None:
 
 
 def remember(path: Path, state: State) -> None:
-    """Keeps a state for the next seal, which then reads what has come since only. It may be lost."""
+    """Stores a state, so that the next seal only reads what is new. It may be lost."""
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, msgspec.json.encode(state))

@@ -1,7 +1,7 @@
 """Merkle trees (RFC 9162, section 2.1) over a stream of leaves; their memory grows with the logarithm of its length.
 
-A proof consists of the roots of some ranges of leaves, which do not overlap. Which ranges follows from the numbers
-alone, so one pass over all leaves makes any proof.
+A proof consists of the roots of ranges of leaves that do not overlap. The ranges follow from the sizes of the trees and
+the index of the leaf, so one pass over all leaves can make any proof.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ class Range(NamedTuple):
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """The hash of a leaf that stands for these bytes."""
+    """The hash of a leaf with these bytes."""
     return hashlib.sha256(b"\x00" + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of a node over two others."""
+    """The hash of a node with two children."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 class Tree:
-    """A tree that grows at its right end; ``peaks`` are the roots of its perfect subtrees, the largest first."""
+    """A tree that grows at its right end; ``peaks`` are the roots of its perfect subtrees, largest first."""
 
     def __init__(self, size: int = 0, peaks: Iterable[bytes] = ()) -> None:
         self.size, self.peaks = size, list(peaks)
@@ -65,7 +65,7 @@ def _split(size: int) -> int:
 
 
 def inclusion_ranges(index: int, size: int) -> list[Range]:
-    """The ranges whose roots are the inclusion proof of a leaf in a tree of ``size`` leaves, from leaf to root."""
+    """The ranges whose roots are the inclusion proof of a leaf in a tree of ``size`` leaves, from the leaf upwards."""
     if not 0 <= index < size:
         raise ValueError(f"a tree of {size} leaves has no leaf {index}")
     ranges: list[Range] = []
@@ -101,7 +101,7 @@ def consistency_ranges(old: int, new: int) -> list[Range]:
 
 
 class RangeRoots:
-    """The roots of ranges, from one pass over all leaves."""
+    """Computes the roots of ranges in one pass over all leaves."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         self._ranges = ranges
@@ -110,7 +110,7 @@ class RangeRoots:
         self._index = 0
 
     def add(self, leaf: bytes) -> None:
-        """The hash of the next leaf."""
+        """Adds the hash of the next leaf."""
         while self._coming and self._index >= self._coming[-1].end:
             self._coming.pop()
         if self._coming and self._index >= self._coming[-1].first:
@@ -118,7 +118,7 @@ class RangeRoots:
         self._index += 1
 
     def roots(self) -> list[bytes]:
-        """The roots in the order in which the ranges were given."""
+        """The roots, in the order of the given ranges."""
         return [self._trees[wanted].root for wanted in self._ranges]
 
 

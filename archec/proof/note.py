@@ -1,4 +1,4 @@
-"""Signed notes (c2sp.org/signed-note): a text, and lines with Ed25519 signatures of it."""
+"""Signed notes (c2sp.org/signed-note): a text, and lines with Ed25519 signatures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY_HINT = "a verifier key is NAME+ID+KEY, as 'archec seal --new-key' prints it"
 
 
 class Signature(NamedTuple):
-    """A signature line: the key's name and four bytes of its id, and the signature."""
+    """A signature line: the name and the four-byte id of the key, and the signature."""
 
     name: str
     id: bytes
@@ -29,7 +29,7 @@ class Signature(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A text that ends with a line end, and what was signed under it."""
+    """A text that ends with a line end, and its signatures."""
 
     text: str
     signatures: tuple[Signature, ...] = ()
@@ -40,14 +40,14 @@ class Note(NamedTuple):
 
 
 class VerifierKey(NamedTuple):
-    """The public half of a key, known by its name."""
+    """The public half of a key, and its name."""
 
     name: str
     public: bytes
 
     @property
     def id(self) -> bytes:
-        """Four bytes that stand for name and key."""
+        """Four bytes that identify name and key."""
         return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.public).digest()[:4]
 
     def __str__(self) -> str:
@@ -65,21 +65,21 @@ class VerifierKey(NamedTuple):
 
 
 class SigningKey(NamedTuple):
-    """A key that signs; ``seed`` is its secret."""
+    """A key that signs; ``seed`` is the secret."""
 
     name: str
     seed: bytes
 
     @property
     def verifier(self) -> VerifierKey:
-        """Its public half."""
+        """The public half of the key."""
         return VerifierKey(self.name, self._key().public_key().public_bytes_raw())
 
     def __str__(self) -> str:
         return f"{_PRIVATE}{self.name}+{self.verifier.id.hex()}+{base64.b64encode(_ED25519 + self.seed).decode()}"
 
     def sign(self, note: Note) -> Note:
-        """The note with one more signature."""
+        """Returns the note with an additional signature."""
         signature = Signature(self.name, self.verifier.id, self._key().sign(note.text.encode()))
         return note._replace(signatures=(*note.signatures, signature))
 
@@ -88,7 +88,7 @@ class SigningKey(NamedTuple):
 
 
 def from_base64(text: str) -> bytes:
-    """The bytes of a base64 text in its one canonical form; ValueError for any other."""
+    """The bytes of a text in canonical base64. Raises ValueError for anything else."""
     data = base64.b64decode(text, validate=True)
     if base64.b64encode(data).decode() != text:
         raise ValueError("not canonical base64")
@@ -96,14 +96,14 @@ def from_base64(text: str) -> bytes:
 
 
 def new_key(name: str) -> SigningKey:
-    """A new key. Raises UsageError for a name that a note cannot hold."""
+    """Creates a key. Raises UsageError for a name that is not allowed in a note."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot be the name of a key: it has blanks, a '+', or nothing at all")
     return SigningKey(name, Ed25519PrivateKey.generate().private_bytes_raw())
 
 
 def signing_key(text: str, where: str) -> SigningKey:
-    """The key that a file holds. Raises UsageError, which shows nothing of it."""
+    """The key in the text of a file. Raises UsageError, which reveals nothing of it."""
     bare = text.strip()
     try:
         name, key = _key_parts(bare.removeprefix(_PRIVATE))
@@ -116,7 +116,7 @@ def signing_key(text: str, where: str) -> SigningKey:
 
 
 def verifier_key(text: str) -> VerifierKey:
-    """The key of a line of text. Raises UsageError for what is none."""
+    """The key in a line of text. Raises UsageError if it is not one."""
     bare = text.strip()
     try:
         name, key = _key_parts(bare)
@@ -137,7 +137,7 @@ def _key_parts(text: str) -> tuple[str, bytes]:
 
 
 def parse_note(data: bytes) -> Note:
-    """A note from its bytes. Raises ValueError, which says what is wrong."""
+    """Parses a note. Raises ValueError with the reason if it is invalid."""
     try:
         whole = data.decode()
     except UnicodeDecodeError as error:
@@ -159,5 +159,5 @@ def parse_note(data: bytes) -> Note:
 
 
 def signers(note: Note, keys: Iterable[VerifierKey]) -> list[str]:
-    """The names of those of ``keys`` that signed a note."""
+    """The names of the ``keys`` that signed a note."""
     return [key.name for key in keys if key.signed(note)]

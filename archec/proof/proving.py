@@ -1,7 +1,7 @@
-"""Proofs that something was recorded by the time of a seal, and that one seal grew from another; both can be checked
-without the archive.
+"""Proofs that something was recorded before a seal, and that one seal extends another. Both can be checked without the
+archive.
 
-An inclusion proof is in the form of c2sp.org/tlog-proof; its ``extra`` is the journal's line. A consistency proof is a
+An inclusion proof has the form of c2sp.org/tlog-proof; its ``extra`` is the journal's line. A consistency proof is a
 JSON object.
 """
 
@@ -40,14 +40,14 @@ _INDEX = re.compile(r"index (0|[1-9][0-9]{0,17})")
 
 
 class Entry(NamedTuple):
-    """A line of a journal, and its place among all lines of all journals."""
+    """A line of a journal, and its index among all lines of all journals."""
 
     line: bytes
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed
 
 
 class Inclusion(NamedTuple):
-    """That a journal's line is among those that were sealed."""
+    """A proof that a journal's line is among those that were sealed."""
 
     entry: Entry
     hashes: tuple[bytes, ...]
@@ -60,13 +60,13 @@ class Inclusion(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether it proves that."""
+        """Whether the proof is valid."""
         seal = self.sealed.seal
         return includes(self.entry.index, seal.size, leaf_hash(self.entry.line), self.hashes, seal.root)
 
     @property
     def change(self) -> ObiChange:
-        """What the line says of an obi. Raises :class:`CorruptArchive` if it says nothing of any."""
+        """The record in the line. Raises :class:`CorruptArchive` if it is not about an obi."""
         record = decode(self.entry.line, "the line that is proved")
         if not isinstance(record, ObiChange):
             raise CorruptArchive("the proved line is not about an obi")
@@ -74,7 +74,7 @@ class Inclusion(NamedTuple):
 
 
 class Consistency(NamedTuple):
-    """That all that was sealed by ``old`` is the beginning of what was sealed by ``new``."""
+    """A proof that the lines sealed by ``old`` are the beginning of those sealed by ``new``."""
 
     hashes: tuple[bytes, ...]
     old: SealFile
@@ -91,16 +91,16 @@ class Consistency(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether it proves that."""
+        """Whether the proof is valid."""
         old, new = self.old.seal, self.new.seal
         return extends(old.size, old.root, new.size, new.root, self.hashes)
 
 
-# -- making them ----------------------------------------------------------------------------------
+# -- making proofs --------------------------------------------------------------------------------
 
 
 def prove_entry(layout: Layout, obi: Obi, when: int, sealed: SealFile, meter: Meter) -> Inclusion:
-    """A proof of the line by which the state of an obi at ``when`` was recorded first.
+    """Makes a proof of the line that first recorded the state of an obi at ``when``.
 
     Raises :class:`NotHeld` if nothing was recorded by then, or only after the seal; :class:`CorruptArchive` if
     the journals are not those that were sealed.
@@ -131,7 +131,8 @@ def _entry_of(layout: Layout, obi: Obi, state: tuple[int, str | None], seal: Sea
 
 
 def prove_growth(layout: Layout, old: SealFile, new: SealFile, meter: Meter) -> Consistency:
-    """A proof that one seal grew from another. Raises :class:`CorruptArchive` if it did not, or cannot be told."""
+    """Makes a proof that one seal extends another. Raises :class:`CorruptArchive` if it does not, or if that cannot be
+    decided."""
     if not 0 < old.seal.size <= new.seal.size:
         swapped = "they seem to be swapped: --since is the older one" if new.seal.made <= old.seal.made else ""
         raise CorruptArchive(f"a seal of {new.seal.size} lines did not grow from one of {old.seal.size}", hint=swapped)
@@ -143,7 +144,7 @@ def prove_growth(layout: Layout, old: SealFile, new: SealFile, meter: Meter) -> 
 
 
 def _roots(layout: Layout, ranges: Sequence[Range], seal: Seal, meter: Meter) -> tuple[bytes, ...]:
-    """The roots of ranges of lines; makes sure that the lines are those that were sealed."""
+    """The roots of ranges of lines. Raises :class:`CorruptArchive` if the lines are not those that were sealed."""
     meter.phase("hashing journals", seal.size or None)
     roots, tree = RangeRoots(ranges), Tree()
     for journal, batch in chain(layout):
@@ -161,11 +162,11 @@ def _roots(layout: Layout, ranges: Sequence[Range], seal: Seal, meter: Meter) ->
     return tuple(roots.roots())
 
 
-# -- reading them ---------------------------------------------------------------------------------
+# -- reading proofs -------------------------------------------------------------------------------
 
 
 def parse_proof(data: bytes) -> Inclusion | Consistency:
-    """A proof from its bytes. Raises ValueError, which says what is wrong."""
+    """Parses a proof. Raises ValueError with the reason if it is invalid."""
     if data.startswith(INCLUSION.encode() + b"\n"):
         return _parse_inclusion(data)
     try:

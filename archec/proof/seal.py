@@ -1,8 +1,9 @@
-"""A seal: a small statement of all that the journals of an archive say, which shows later whether it is still there.
+"""A seal: a small statement about everything in the journals of an archive, which later shows whether it is still
+there.
 
 It is a checkpoint (c2sp.org/tlog-checkpoint): the size and the root of the Merkle tree whose leaves are the lines of
-the journals, batch after batch in the order of the chain, without the ``batch`` lines. Further lines name the last
-batch, how many runs and batches there are, and when the seal was made.
+the journals, batch after batch in the order of the chain, without the ``batch`` lines. Further lines contain the last
+batch, the numbers of runs and batches, and the time of the seal.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _SIZE = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 class Seal(NamedTuple):
-    """What a seal states: ``size`` lines of journals have this ``root``; the last batch of them is batch ``batch`` of
-    ``run``, with the sha256 ``head``; there are so many ``runs`` and ``batches``; ``made`` is a tist."""
+    """The statement of a seal: ``size`` lines of journals have this ``root``; their last batch is ``batch`` of ``run``,
+    with the sha256 ``head``; there are ``runs`` runs and ``batches`` batches; ``made`` is a tist."""
 
     origin: str
     size: int
@@ -39,7 +40,7 @@ class Seal(NamedTuple):
     made: int = 0
 
     def note(self) -> Note:
-        """The checkpoint, not signed yet."""
+        """The checkpoint, unsigned."""
         return Note(
             f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
             f"archec-head {self.run} {self.batch} {self.head}\n"
@@ -49,14 +50,14 @@ class Seal(NamedTuple):
 
 
 class SealFile(NamedTuple):
-    """A seal as it was read from a file, with its signatures."""
+    """A seal that was read from a file, with its signatures."""
 
     seal: Seal
     note: Note
 
 
 def parse_seal(data: bytes) -> SealFile:
-    """A seal from its bytes. Raises ValueError, which says what is wrong."""
+    """Parses a seal. Raises ValueError with the reason if it is invalid."""
     note = parse_note(data)
     lines = note.text.split("\n")[:-1]
     if len(lines) < 3 or not lines[0] or not _SIZE.fullmatch(lines[1]):
@@ -82,7 +83,7 @@ def parse_seal(data: bytes) -> SealFile:
 
 
 def read_seal(path: Path) -> SealFile:
-    """The seal in a file. Raises UsageError if it holds none."""
+    """Reads the seal in a file. Raises UsageError if it contains none."""
     with storage_errors(path):
         data = path.read_bytes()
     try:

@@ -1,4 +1,4 @@
-"""Making seals and checking them: whether all that was sealed is there, unaltered, and the journals have only grown."""
+"""Makes seals and checks them: whether everything sealed is there, unaltered, and the journals have only grown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from archec.units import counted
 
 
 def origin_of(config: Config) -> str:
-    """By what name seals of this archive go."""
+    """The name of this archive in its seals."""
     return config.seal.origin or "-".join(config.name.replace("+", "-").split()) or "archec"
 
 
@@ -41,17 +41,18 @@ def own_key(config: Config) -> SigningKey | None:
 
 
 def trusted_keys(config: Config) -> list[VerifierKey]:
-    """The keys whose signatures count: the archive's own, and those of ``seal.keys``."""
+    """The keys whose signatures are trusted: the archive's own, and those of ``seal.keys``."""
     own = own_key(config)
     return ([own.verifier] if own is not None else []) + [verifier_key(text) for text in config.seal.keys]
 
 
 def make_seal(config: Config, layout: Layout, meter: Meter, warn: Callable[[str], None]) -> SealFile:
-    """Seals the archive as it is; a run may be active. Reads what has come since the last seal, the first time all.
-    ``warn`` receives a message if that cannot be remembered, so that the next seal reads all again.
+    """Seals the current state of the archive; a run may be active. Reads what is new since the last seal, or everything
+    the first time. ``warn`` receives a message if the state cannot be stored, so that the next seal reads everything
+    again.
 
-    Raises :class:`archec.errors.CorruptJournal` if the journals are not one sound chain, :class:`ConfigError` if the
-    key is unusable or has another name than the seals.
+    Raises :class:`archec.errors.CorruptJournal` if the journals are not one valid chain, :class:`ConfigError` if the
+    key is unusable or has a different name than the seals.
     """
     memory = config.memory("sealed.json")
     key = own_key(config)
@@ -65,7 +66,7 @@ def make_seal(config: Config, layout: Layout, meter: Meter, warn: Callable[[str]
     known, files = remembered(memory), journals(layout)
     status = {journal.tist: status_of(journal) for journal in files[-1:]}
     if known is not None and known.before != digest_of(files, known.run):
-        known = None  # other journals than those that were remembered: they decide
+        known = None  # not the journals of the stored state, which is ignored
     try:
         state = _last(layout, known, meter)
     except BrokenChain:
@@ -89,15 +90,15 @@ def _last(layout: Layout, known: State | None, meter: Meter) -> State:
 
 
 def _gives_up(fork: Fork, seal: Seal) -> bool:
-    """Whether a fork declares that the batch that was sealed last is lost."""
+    """Whether a fork declares that the last sealed batch is lost."""
     kept, lost = fork.kept, fork.lost
     return (kept.run, kept.batch) < (seal.run, seal.batch) <= (lost.run, lost.batch)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a seal: ``fault`` says what is wrong, empty if nothing is; ``signed_by`` are the known keys
-    that signed it; ``since`` is how many lines of journals have come since; ``fork`` is one that was declared, and
+    """The result of checking a seal. ``fault`` is what is wrong, empty if nothing is. ``signed_by`` are the known keys
+    that signed it. ``since`` is the number of lines added to the journals since. ``fork`` is a declared fork that
     explains the fault."""
 
     name: str
@@ -132,7 +133,7 @@ class Verdict:
 def check_seals(
     layout: Layout, seals: Sequence[tuple[str, SealFile]], keys: Sequence[VerifierKey], meter: Meter
 ) -> list[Verdict]:
-    """Reads all journals, and compares them with each of the seals; ``seals`` come with their names."""
+    """Reads all journals and compares them with each of the seals, which are given with their names."""
     meter.phase("hashing journals", max((file.seal.size for _, file in seals), default=0) or None)
     at: dict[tuple[int, int], State] = {}
     wanted = {(file.seal.run, file.seal.batch) for _, file in seals}

@@ -1,1 +1,1 @@
-"""Reports over a whole archive: what was lost, what changed, how much is covered."""
+"""Reports over a whole archive: losses, changes, coverage."""

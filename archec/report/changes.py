@@ -1,5 +1,4 @@
-"""Incidences by time: what was new, what changed and how, what was lost, what returned; and the diff of a
-template."""
+"""Incidences by time: appearances, changes and their kinds, losses, returns; and the diff of a template."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class Incident:
 
 class ChangesQuery(NamedTuple):
     """A selection of incidences: ``since`` <= tist < ``until``, noted before the run ``until_run``, of these kinds of
-    obis, of an archive (for a file: of a template that mentions it; no filesets)."""
+    obis, of an archive (for files: of a template that mentions them; no filesets)."""
 
     since: int = 0
     until: int = MAX_TIST + 1
@@ -72,9 +71,9 @@ def changes(catalogue: Catalogue, query: ChangesQuery = ChangesQuery()) -> Itera
 
 
 def changes_of_runs(catalogue: Catalogue, run: int, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
-    """What this run and later ones have noted, by (run, tist, id).
+    """Yields what this run and later ones have noted, by (run, tist, id).
 
-    The replay of an old data set notes old states: sorted by tist, its incidences would not be found together.
+    A replay of an old data set notes old states: sorted by tist, its incidences would be scattered.
     """
     for one in catalogue.runs(run):
         if one.tist >= query.until_run:
@@ -116,7 +115,7 @@ def named_run(catalogue: Catalogue, text: str) -> int | None:
 
 
 def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:
-    """The streams merged by (tist, id), in chunks of one kind, whose documents can be read in one query. The first
+    """Merges the streams by (tist, id), in chunks of one kind, whose documents can be read in one query. The first
     chunks are small, so that the first rows appear immediately."""
     size, kind, chunk = _FIRST_CHUNK, next(iter(streams)), list[Moment]()
     for moment, this in heapq.merge(*(_tagged(kind, stream) for kind, stream in streams.items())):
@@ -167,7 +166,7 @@ def _how(incidence: Incidence, kind: str) -> str:
 
 
 def naming(catalogue: Catalogue, urls: Sequence[str]) -> dict[str, list[Obi]]:
-    """The first templates that mention or mentioned each file, one more than :data:`MOST_WORKS` if there are more."""
+    """The first templates that mention or mentioned each file; one more than :data:`MOST_WORKS` if there are others."""
     return catalogue.referring(urls, MOST_WORKS + 1)
 
 

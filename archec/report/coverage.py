@@ -1,8 +1,8 @@
-"""How many works of each archive and series have a held file.
+"""Coverage: the number of works of each archive and series that have a held file.
 
 A *work* is a held template of a paper, article, book, chapter or piece of software. Its files are those that its
-newest version mentions. A file that two works mention counts for both. Everything is one scan in the order of ids, so
-that the first rows appear immediately and memory does not grow; a large catalogue is divided among processes.
+newest version mentions. A file that two works mention counts for both. Everything is read in one scan by id, so that
+the first rows appear immediately and memory does not grow; a large catalogue is divided among processes.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ _NOT_FETCHED = frozenset(("error-platform-download", "platform-http-error", "tim
 
 @dataclass(slots=True)
 class CoverageRow:
-    """The counts of one series; if ``series`` is empty, of the works of an archive that are in no series.
+    """The counts of one series or, if ``series`` is empty, of the works of an archive outside of series.
 
-    ``with_file`` works have a file that is held now. ``files`` are all files that works mention; each is one of
-    ``held``, ``lost``, ``gone`` (not there when visited, and never held), ``unreachable`` (visits failed: no answer, or
-    an error), ``forbidden`` (refused by the server or by robots.txt), ``never`` (tried), ``bad_urls`` (File-URLs that
-    the archive cannot keep), ``other`` (too large, denied, ...). ``pdfs`` of the held files are PDF by their bytes.
-    ``last_seen`` is the date of the newest data set that has read the archive's directory, 0 if there is none.
+    ``with_file`` is the number of works with a file that is held now. ``files`` are all files that works mention; each
+    is one of ``held``, ``lost``, ``gone`` (not there when visited, and never held), ``unreachable`` (visits failed: no
+    answer, or an error), ``forbidden`` (refused by the server or by robots.txt), ``never`` (tried), ``bad_urls``
+    (File-URLs that the archive cannot keep), ``other`` (too large, denied, ...). ``pdfs`` counts the held files that
+    are PDFs by their bytes. ``last_seen`` is the date of the newest data set that has read the archive's directory, 0
+    if there is none.
     """
 
     archive: str
@@ -88,7 +89,7 @@ def coverage(
     """The counts of each series that has works, by archive and series code.
 
     ``archive`` and ``series`` (a code within ``archive``) select a part. ``after`` and ``before`` limit it to the ids
-    between them; they must be between archives. The number of works seen is reported to ``meter``.
+    between them, and must be between archives. ``meter`` receives the number of works read.
     """
     if archive:
         after, before = f"RePEc:{archive}:", f"RePEc:{archive};"
@@ -140,11 +141,11 @@ def coverage_of_all(
     least: int = _LEAST,
     meter: Meter = SILENT,
 ) -> Iterator[CoverageRow]:
-    """Like :func:`coverage` over everything, by several processes, in order.
+    """Like :func:`coverage` over everything, with several processes, in order.
 
     The catalogue is divided between archives. This process reads the first part, so that rows appear from the start,
-    and ``workers`` others, by default one per core that this process may use, read the rest. ``url`` and ``base`` are
-    what :func:`archec.catalogue.open.open_catalogue` needs to open the catalogue again.
+    and ``workers`` others (by default one per core available to this process) read the rest. ``url`` and ``base`` are
+    for opening the catalogue again with :func:`archec.catalogue.open.open_catalogue`.
     """
     workers = len(os.sched_getaffinity(0)) if workers is None else workers
     cuts = _between_archives(catalogue.split(_PARTS, least)) if workers > 1 else []
@@ -183,13 +184,13 @@ def _joined(
 
 
 def _between_archives(ids: list[str]) -> list[str]:
-    """Ids near the given ones that sort after all ids of one archive and before the next, without duplicates, in
-    order."""
+    """Ids near the given ones that sort after all ids of one archive and before those of the next, without duplicates,
+    in order."""
     return sorted({f"RePEc:{archive_of(obi)};" for obi in ids if archive_of(obi)})
 
 
 def reading(url: str, base: Path) -> Callable[[CoveragePart], list[CoverageRow]]:
-    """In a worker: the function that computes the rows of a part."""
+    """Returns the function with which a worker computes the rows of a part."""
 
     def read(part: CoveragePart) -> list[CoverageRow]:
         with open_catalogue(url, base=base, read_only=True) as catalogue:
@@ -207,7 +208,7 @@ def total(rows: Iterable[CoverageRow]) -> CoverageRow:
 
 
 def coverage_of_filesets(catalogue: Catalogue) -> CoverageRow:
-    """The counts of all filesets together, each counted as a work, with the files of its newest manifest. Files are
+    """The counts of all filesets together. Each counts as a work, with the files of its newest manifest. Files are
     ``lost`` with their fileset; files that were not kept are ``forbidden``, ``unreachable`` or ``other``."""
     row = CoverageRow("", "")
     for fileset in catalogue.all("fileset"):

@@ -1,7 +1,7 @@
-"""What is lost, with the details an operator needs, and what returned.
+"""Current losses, with the details an operator needs; and returns.
 
 Lists are sorted by time and read by key. The lost files of a small archive are found through its templates, so that
-the losses of all others are not read.
+the losses of all other archives are not read.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SMALL = 10_000
 
 
 class LostQuery(NamedTuple):
-    """A selection of losses: ``since`` <= tist < ``until`` (of the loss, or of the return), lost for at least
-    ``at_least`` seconds (until ``now``, or until the return), of an archive (for a file: of a template that mentions
-    it; no filesets), whose reason contains ``reason``, case-insensitively."""
+    """A selection of losses: ``since`` <= tist < ``until`` (of the loss or the return), lost for at least ``at_least``
+    seconds (until ``now``, or until the return), of an archive (for files: of a template that mentions them; no
+    filesets), with a reason that contains ``reason``, case-insensitively."""
 
     now: int
     kinds: tuple[Kind, ...] = ("tobi", "fobi")
@@ -42,8 +42,8 @@ class LostQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NamingWork:
-    """A template that mentions a file. ``held``: it is not lost itself; ``names``: its newest version still mentions
-    the file; ``rendering``: another held file of its newest version, empty if there is none."""
+    """A template that mentions a file. ``held``: it is not lost itself. ``names``: its newest version still mentions
+    the file. ``rendering``: another held file of its newest version, empty if there is none."""
 
     id: str
     handle: str
@@ -56,8 +56,8 @@ class NamingWork:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """An obi that is currently lost; it was lost between ``last_seen`` and ``lost``. ``noted`` is the last tist at
-    which it was noted, ``path`` that of the held copy (None: it is not in the obi store), ``title`` that of a template;
-    ``works`` are the first :data:`MOST_WORKS` that mention a file, and ``more``: there are others."""
+    which it was noted. ``path`` is that of the held copy, None if it is not in the obi store. ``title`` is that of a
+    template. ``works`` are the first :data:`MOST_WORKS` that mention a file; ``more``: there are others."""
 
     id: str
     kind: Kind
@@ -76,7 +76,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """An obi that was lost, between ``last_seen`` and ``lost``, and came back; ``same``: with the bytes that it had
+    """An obi that was lost between ``last_seen`` and ``lost``, and came back. ``same``: with the same bytes as
     before."""
 
     id: str
@@ -206,7 +206,7 @@ def _title(tobi: Obi) -> str:
 
 
 def _lost(archive: Archive, obi: Obi, when: int, seen: int, named: list[Obi]) -> Lost:
-    """``named`` are the templates that mention a file."""
+    """The details of a loss; ``named`` are the templates that mention the file."""
     noted = _noted(obi, when)
     path, digests = path_held(archive, obi, noted), _digests(obi, noted)
     works = tuple(_works(archive.catalogue, obi.id, named[:MOST_WORKS])) if named else ()
@@ -226,13 +226,13 @@ def _works(catalogue: Catalogue, url: str, named: list[Obi]) -> Iterator[NamingW
 
 
 def _names_now(tobi: Obi) -> list[str]:
-    """The files that a template's newest version names."""
+    """The files in a template's newest version."""
     version = tobi.newest
     return list(dict.fromkeys(ref.url for ref in version.refs)) if version is not None else []
 
 
 def _returned(archive: Archive, obi: Obi, tist: int, evidence: Evidence) -> Returned | None:
-    """None if the history has changed since the list was read."""
+    """The details of a return; None if the history has changed since the list was read."""
     history = obi.history
     before = [when for when in history.tists if when < tist]
     state = history.at(tist)
