@@ -1,4 +1,4 @@
-"""The routes of the access layer: which request to a collection means what, by its path and method."""
+"""The routes of the access layer: dispatches the requests to a collection by path and method."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class Api:
             return answer_record(loaded, errors, ", ".join(at.links()), packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
-        """The query that the parameters state. A request with a body is looked up under its own key."""
+        """The query in the parameters. A request with a body is looked up under its own key."""
         url = exchange.take.one("url")
         exchange.note["url"] = url
         return parse_query(
@@ -218,7 +218,7 @@ class Api:
         )
 
     async def _asked(self, exchange: Exchange) -> Asked:
-        """The request that the client wants looked up, or sent, for the ``url`` parameter."""
+        """The request to look up, or to send, for the ``url`` parameter."""
         if exchange.method in ("GET", "HEAD"):
             return Asked()
         kind = exchange.headers.get("content-type", "")

@@ -30,7 +30,8 @@ _log = logging.getLogger("archec.access")
 
 @contextmanager
 def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCapability]:
-    """Yields the access layer of a configuration. ``archive`` is the configured archive itself. Raises ConfigError."""
+    """Yields the access layer of a configuration. ``archive`` is the configuration's own archive, if there is one.
+    Raises ConfigError."""
     with ExitStack() as stack:
         builder = Builder(config, archive, stack)
         collections = builder.collections(config.collections)
@@ -100,8 +101,8 @@ class Builder:
         return WarcLoader(resolver, RangeReader(self.web, step.timeout))
 
     def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
-        """A source for an archec archive: the configured one, or another one. The source is empty if the archive cannot
-        be opened."""
+        """A source for an archec archive: the own one, or the one at the source's ``path``. It is empty if the archive
+        cannot be opened."""
         archive = self._own
         if source.path:
             path = self._config.path(source.path)

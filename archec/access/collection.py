@@ -1,4 +1,4 @@
-"""Collections: groups of sources that are queried at the same time, tried one group after the other."""
+"""Collections: steps that are tried in turn. The sources of a step are queried at the same time."""
 
 from __future__ import annotations
 

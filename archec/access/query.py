@@ -227,8 +227,8 @@ def check_names(given: Sequence[Argument]) -> None:
 
 
 def _sources(text: str) -> tuple[frozenset[str], frozenset[str], list[Argument]]:
-    """Splits the parameter ``sources``: the sources to query (empty: all, as for ``*``), those to skip (the names
-    behind the first ``!``), and for each ``SOURCE:COLL`` a parameter with its collection."""
+    """Splits the parameter ``sources``: the sources to query (empty: all, as for ``*``), those to skip (the names after
+    the first ``!``), and for each ``SOURCE:COLL`` a parameter with its collection."""
     wanted, _, skipped = text.partition("!")
     parts = [name.partition(":") for name in wanted.split(",") if name]
     names = frozenset(name for name, _, _ in parts)

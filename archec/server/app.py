@@ -105,7 +105,8 @@ def _parts(names: Sequence[str]) -> Callable[[str], str]:
 
 
 class AbsentCapability:
-    """Stands in for a capability that could not be opened: all its paths answer 503. See :class:`Capability`."""
+    """Stands in for a capability that this server lacks: its paths answer 503 with the reason. See
+    :class:`Capability`."""
 
     page = ""
 
@@ -126,7 +127,7 @@ class AbsentCapability:
         yield
 
     def healthy(self) -> str:
-        """Always healthy: its absence was reported at the start."""
+        """Always healthy: the server runs without it on purpose."""
         return ""
 
     def metrics(self) -> Iterable[Metric]:

@@ -61,7 +61,7 @@ _CONCURRENCY = 64
 """Maximum number of idle connections."""
 _MAX_REDIRECTS = 10
 _NORMAL = re.compile(r"(https?://[a-z0-9.-]+(?::\d+)?)(/(?:[\w.~!$&()*+,;=:@/?-]|%[\dA-Fa-f]{2}){0,8192})", re.ASCII)
-"""URLs that httpx leaves as they are, by origin and rest."""
+"""URLs that httpx would not change, split into origin and rest."""
 _NO_BODY = httpx.ByteStream(b"")
 
 
@@ -117,7 +117,7 @@ class Sender:
 
 def located(url: str) -> tuple[URL, dict[str, Any]]:
     """Returns URL and extensions for a request of a ``Sender``: the URL of the origin, which is parsed only once, and
-    the rest as ``target``. A URL that is not in its normal form is parsed as a whole. Raises httpx.InvalidURL."""
+    the rest as ``target``. A URL that is not normalised is parsed as a whole. Raises httpx.InvalidURL."""
     found = _NORMAL.fullmatch(url)
     if found is None or "/." in found[2]:
         return URL(url), {}
