@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple, TypeVar
 from archec.catalogue.codec import read
 from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
 from archec.catalogue.model import (
+    KINDS,
     Changes,
     Claim,
     DataSet,
@@ -167,9 +168,14 @@ class Catalogue(ABC):
         """The losses that await a decision, ordered by run and kind."""
         return [held_back for _, held_back in self._read("held", HeldBack, (-1, ""))]
 
-    @abstractmethod
     def counts(self) -> Counts:
         """Counts of obis by their newest state."""
+        tobis, fobis, filesets = map(self._count, KINDS)
+        return Counts(*tobis[:2], *fobis, *filesets[:2])
+
+    @abstractmethod
+    def _count(self, kind: Kind) -> tuple[int, int, int]:
+        """How many obis of a kind are held, are lost, and never were held."""
 
     @abstractmethod
     def incidences(self, kind: Kind, after: Moment = START, *, run: int | None = None) -> Iterator[Moment]:

@@ -20,7 +20,7 @@ from bson import MinKey
 from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
 from archec.catalogue.codec import built, history_text, plain
-from archec.catalogue.interface import Catalogue, Checksum, Counts, redact
+from archec.catalogue.interface import Catalogue, Checksum, redact
 from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace
 from archec.catalogue.model import (
     COLLECTION,
@@ -328,18 +328,13 @@ class MongoCatalogue(Catalogue):
         pages = (self._pages.page("versions", one, ("obi",), limit, {"obi": 1}) for one in ranges)
         return [document["obi"] for page in pages for document in page][:limit]
 
-    def counts(self) -> Counts:
-        tobis, fobis, sets = (self._states(COLLECTION[kind]) for kind in ("tobi", "fobi", "fileset"))
-        return Counts(
-            tobis["held"], tobis["lost"], fobis["held"], fobis["lost"], fobis["never"], sets["held"], sets["lost"]
-        )
-
-    def _states(self, name: str) -> dict[str, int]:
+    def _count(self, kind: Kind) -> tuple[int, int, int]:
         lost_or_held = {"$cond": [{"$eq": ["$state", None]}, "lost", "held"]}
         state = {"$cond": [{"$eq": ["$h", {}]}, "never", lost_or_held]}
         with translated(self._shown):
-            groups = self._db[name].aggregate([{"$group": {"_id": state, "count": {"$sum": 1}}}], allowDiskUse=True)
-            return {"held": 0, "lost": 0, "never": 0, **{group["_id"]: group["count"] for group in groups}}
+            grouped = [{"$group": {"_id": state, "n": {"$sum": 1}}}]
+            found = {one["_id"]: one["n"] for one in self._db[COLLECTION[kind]].aggregate(grouped, allowDiskUse=True)}
+        return found.get("held", 0), found.get("lost", 0), found.get("never", 0)
 
     # -- lists ------------------------------------------------------------------------------------
 

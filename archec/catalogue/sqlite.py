@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from archec.catalogue.codec import history_of, history_text, read, text_of
-from archec.catalogue.interface import Catalogue, Checksum, Counts, redact
+from archec.catalogue.interface import Catalogue, Checksum, redact
 from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace
 from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Obi, Position, Version, Visit, Visited
 from archec.catalogue.rows import (
@@ -340,13 +340,9 @@ class SQLiteCatalogue(Database, Catalogue):
         sql = f"SELECT id FROM versions WHERE sha256 = ? AND kind = 'fobi' AND ({within}) LIMIT ?"
         return [row[0] for row in self.fetch(sql, (bytes.fromhex(sha256), *chain.from_iterable(ranges), limit))]
 
-    def counts(self) -> Counts:
-        ((tobis, tobis_held),) = self.fetch("SELECT count(last), count(state) FROM mi")
-        ((fobis, ever, fobis_held),) = self.fetch("SELECT count(*), count(last), count(state) FROM mo")
-        ((sets, sets_held),) = self.fetch("SELECT count(last), count(state) FROM mf")
-        return Counts(
-            tobis_held, tobis - tobis_held, fobis_held, ever - fobis_held, fobis - ever, sets_held, sets - sets_held
-        )
+    def _count(self, kind: Kind) -> tuple[int, int, int]:
+        ((every, ever, held),) = self.fetch(f"SELECT count(*), count(last), count(state) FROM {COLLECTION[kind]}")
+        return held, ever - held, every - ever
 
     # -- lists ------------------------------------------------------------------------------------
 
