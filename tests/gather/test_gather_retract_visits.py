@@ -258,3 +258,27 @@ def test_any_order(config: Config, site: Site, seed: int, request: pytest.Fixtur
         retract_visits(config, one, "", undo=True)
     assert known(config) == dumps[frozenset()]
     check(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1009, 1013))
+def test_runs_between_retractions(config: Config, site: Site, seed: int) -> None:
+    """What a run concludes while visits of earlier ones do not count is what a retraction concludes from all visits."""
+    chance = random.Random(seed)
+    write_papers(config, [site.url(f"/{n}") for n in range(3)])
+    runs: list[int] = []
+    out: set[int] = set()
+    for turn in range(6):
+        for n in range(3):
+            site[f"/{n}"] = ANSWERS[chance.choice([*["gone"] * 5, "one", "two"]) if turn else "one"]
+        runs.append(run(config, accept=["all"]).run)
+        if chance.random() < 0.6:
+            one = chance.choice(runs)
+            retract_visits(config, one, REASON, undo=one in out)
+            out ^= {one}
+    before = known(config)
+    for one in runs:
+        retract_visits(config, one, REASON, undo=one in out)
+        retract_visits(config, one, REASON, undo=one not in out)
+        assert known(config) == before
+    check(config)
