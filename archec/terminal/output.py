@@ -1,4 +1,4 @@
-"""stdout and stderr: text made safe to show, and folded to the terminal's width.
+"""Output to stdout and stderr: makes text safe to show, and folds it to the terminal's width.
 
 A failure to write to stdout is an error with a message; a failure to write to stderr is ignored, because it cannot be
 reported.
@@ -34,28 +34,28 @@ _FLUSH_AFTER = 0.05
 
 
 def shown(text: object) -> str:
-    """Text with control characters and directional formatting characters escaped."""
+    """Escapes control characters and directional formatting characters."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), str(text))
 
 
 def json_line(value: object) -> str:
-    """A value as JSON on one line, readable on a terminal; what :func:`shown` escapes is escaped."""
+    """Encodes a value as JSON on one line, with the characters escaped that :func:`shown` escapes."""
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def echo(line: str, indent: int | None = None) -> None:
-    """One line on stdout, made safe to show and folded (:func:`fold`), as UTF-8 whatever the locale."""
+    """Prints one line on stdout, made safe to show and folded (:func:`fold`), in UTF-8 for any locale."""
     for part in fold(line, terminal_width(), indent):
         click.echo(part.encode("utf-8", "backslashreplace"))
 
 
 def echo_json(value: object) -> None:
-    """One JSON value on one line of stdout."""
+    """Prints a value as JSON on one line of stdout."""
     click.echo(json_line(value).encode("utf-8", "backslashreplace"))
 
 
 def show(value: object, *lines: str, as_json: bool, indent: int | None = None) -> None:
-    """A result on stdout: ``value`` as JSON, or else as ``lines``."""
+    """Prints a result on stdout: ``value`` as JSON, or else ``lines``."""
     if as_json:
         echo_json(value)
         return
@@ -70,15 +70,15 @@ def note(text: object, prefix: str = "archec: ") -> None:
 
 
 def terminal_width(stream: TextIO | None = None) -> int | None:
-    """The columns of the terminal that a stream (default: stdout) is, None if it is not a terminal."""
+    """The columns of the terminal, if the stream (default: stdout) is one; else None."""
     return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
 
 
 def fold(text: str, width: int | None, indent: int | None = None) -> list[str]:
-    """Text made safe to show, in lines of at most ``width`` columns; all but the first are indented, by default four
-    columns more than the first.
+    """Makes text safe to show and folds it into lines of at most ``width`` columns. All lines but the first have an
+    indent of ``indent`` columns, by default four more than the first.
 
-    A line is broken between fields (two spaces) rather than within one. Words such as ids are never broken, so that
+    Lines are preferably broken between fields (separated by two spaces). Words such as ids are never broken, so that
     they can be copied. Without a width the result is one line.
     """
     text = shown(text)
@@ -97,20 +97,20 @@ def fold(text: str, width: int | None, indent: int | None = None) -> list[str]:
 
 
 class LineWriter:
-    """Writes many lines to stdout, as UTF-8 whatever the locale: the first is flushed immediately, later ones after at
-    most a twentieth of a second. ``any``: whether there was one."""
+    """Writes many lines to stdout, in UTF-8 for any locale. The first is flushed immediately, later ones when a
+    twentieth of a second has passed since the last flush. ``any``: whether a line was written."""
 
     def __init__(self) -> None:
         self._out, self._flushed, self._width = sys.stdout.buffer, 0.0, terminal_width()
         self.any = False
 
     def text(self, line: str) -> None:
-        """One line, made safe to show and folded."""
+        """Writes a line, made safe to show and folded."""
         for part in fold(line, self._width):
             self.raw(part)
 
     def raw(self, line: str) -> None:
-        """One line as it is; the caller has made it safe to show."""
+        """Writes a line as it is; the caller must have made it safe to show."""
         self.any = True
         self._out.write(line.encode("utf-8", "backslashreplace") + b"\n")
         now = time.monotonic()
@@ -119,7 +119,7 @@ class LineWriter:
             self._out.flush()
 
     def json(self, value: object) -> None:
-        """One line of JSON."""
+        """Writes a line of JSON."""
         self.raw(json_line(value))
 
 
@@ -130,8 +130,8 @@ class Writable(Protocol):
 
 
 class TextOnly:
-    """Writes text to a terminal. Raises UsageError, and writes nothing, if the first bytes are binary, because they
-    could do anything to a terminal."""
+    """Writes text to a terminal. Raises UsageError, and writes nothing, if the first bytes are binary, since these may
+    change the state of the terminal."""
 
     def __init__(self, target: Writable) -> None:
         self._target, self._checked = target, False
@@ -144,11 +144,11 @@ class TextOnly:
 
 
 class ReaderGone(BrokenPipeError):
-    """The reader of stdout has closed it, which is not an error. Other broken pipes are."""
+    """The reader of stdout has closed the pipe, which is not an error. Other broken pipes are."""
 
 
 def guard() -> None:
-    """Replaces the standard streams of the process by guarded ones.
+    """Replaces stdout and stderr of the process with guarded streams.
 
     A closed descriptor (``>&-``) is first opened on /dev/null: otherwise the next opened file, possibly the catalogue,
     would get its number. Streams that have already been replaced are not changed.
@@ -176,13 +176,13 @@ def watched(before: Callable[[], None]) -> Iterator[None]:
 
 
 def unwatched(stream: TextIO) -> TextIO:
-    """A second stream over the descriptor of a guarded one; any other stream itself."""
+    """Returns a new stream for the descriptor of a guarded stream; any other stream is returned itself."""
     raw = getattr(getattr(stream, "buffer", None), "raw", None)
     return _stream(_GuardedStream(raw.fileno(), closed=False), stream) if isinstance(raw, _GuardedStream) else stream
 
 
 class _GuardedStream(io.RawIOBase):
-    """A descriptor for writing. After its first failure it discards everything."""
+    """A raw stream for writing to a descriptor. After its first failure it discards everything."""
 
     def __init__(self, number: int, *, closed: bool) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ class _GuardedStdout(_GuardedStream):
 
 
 def _stream(raw: _GuardedStream, like: TextIO | None) -> io.TextIOWrapper:
-    """A text stream over ``raw``, with the encoding of the one that it replaces."""
+    """Creates a text stream for ``raw``, with the encoding of the stream that it replaces."""
     encoding = getattr(like, "encoding", None) or "utf-8"
     errors = getattr(like, "errors", None) or "backslashreplace"
     quick = raw.fileno() == 2 or raw.isatty() or getattr(like, "write_through", False)

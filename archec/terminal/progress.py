@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _REDRAW = 0.05
-"""Seconds between two changes of the bar."""
+"""Minimum number of seconds between two changes of the bar."""
 _WIDE = 100
 """Minimum number of columns for a bar."""
 
 
 @contextmanager
 def meter_for(stream: TextIO | None = None) -> Iterator[Meter]:
-    """A meter on ``stream`` (default: stderr), closed at the end."""
+    """Yields a meter for ``stream`` (default: stderr), which is closed at the end of the block."""
     stream = sys.stderr if stream is None else stream
     if not stream.isatty():
         yield LogMeter(stream)
@@ -36,7 +36,7 @@ def meter_for(stream: TextIO | None = None) -> Iterator[Meter]:
 
 
 class LogMeter:
-    """One line every ``every`` seconds, for logs."""
+    """Writes one line every ``every`` seconds, for logs."""
 
     def __init__(self, stream: TextIO, *, every: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._every, self._clock = stream, every, clock
@@ -71,9 +71,9 @@ class LogMeter:
 
 
 class BarMeter:
-    """A bar (on a wide terminal) with counts, rate and time left; a note that is too long is truncated.
+    """Shows counts, rate and time left, on a wide terminal with a bar. A note that is too long is truncated.
 
-    It disappears when its phase is over, and while something else is written to the terminal (:meth:`hide`).
+    It disappears at the end of its phase, and while other output is written to the terminal (:meth:`hide`).
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -1,4 +1,4 @@
-"""The checksum of a text: its normal form, the reasons why there may be none, and the limits of taking it."""
+"""Text checksums: the normal form of a text, the reasons why a file has no checksum, and the limits of extraction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASONS = {
     "internal": "the worker process stopped responding",
     "no-worker": "worker processes cannot be started",
 }
-"""Every reason of a result and its meaning. Without a checksum a changed file is never ``cosmetic``."""
+"""All reasons of results with their meanings. Without a checksum a changed file is never ``cosmetic``."""
 
 
 class TextResult(NamedTuple):
@@ -37,7 +37,7 @@ class TextResult(NamedTuple):
 
 
 class TextTask(NamedTuple):
-    """A file to take text from; ``media_type`` as for :func:`archec.text.extract.text_md5`."""
+    """A file to extract text from; ``media_type`` as for :func:`archec.text.extract.text_md5`."""
 
     key: str
     path: Path
@@ -55,14 +55,14 @@ class TextDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextLimits:
-    """Limits of a single extraction: maximum size in bytes, both stored and decompressed; maximum time in seconds."""
+    """Limits of one extraction: maximum size in bytes, both stored and decompressed; maximum time in seconds."""
 
     max_size: int = 100_000_000
     timeout: float = 30.0
 
 
 class NoText(Exception):
-    """Ends an extraction; the argument is a key of REASONS. Never leaves this package."""
+    """Ends an extraction; the argument is a key of REASONS. Not raised outside this package."""
 
     @property
     def reason(self) -> str:
@@ -70,15 +70,15 @@ class NoText(Exception):
 
 
 def normalise_text(text: str) -> str:
-    """The normal form of a text: NFC, each run of white space a single blank, none at either end. Idempotent."""
+    """Normalises a text: NFC, each run of white space as a single blank, none at either end. Idempotent."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 class TextDigest:
-    """The MD5 of the normal form (in UTF-8) of a text that comes in pieces, cut anywhere.
+    """The MD5 of the normal form (in UTF-8) of a text that is fed in pieces, which may be cut anywhere.
 
-    Neither white space nor NFC reaches across a blank, so pieces are normalised as they come, and only an unfinished
-    last word is kept for the next one.
+    Normalisation does not reach across a blank, so pieces are normalised one by one, and only an unfinished last word
+    is kept for the next one.
     """
 
     __slots__ = ("_carry", "_md5", "_started")
@@ -87,7 +87,7 @@ class TextDigest:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets everything that was fed."""
+        """Discards everything that was fed."""
         self._md5 = hashlib.md5(usedforsecurity=False)
         self._carry: list[str] = []
         self._started = False
@@ -106,11 +106,11 @@ class TextDigest:
             self._carry.append(text[last:])
 
     def cut(self) -> None:
-        """Ends a word here, as a blank would: between pages, paragraphs, table cells."""
+        """Ends a word, as a blank does; for the ends of pages, paragraphs and table cells."""
         self._carry.append(" ")
 
     def md5(self) -> str | None:
-        """The checksum in hex. None for an empty text, so that scanned papers do not all look alike."""
+        """The checksum in hex; None for an empty text, because otherwise all scanned papers would be equal."""
         self._take()
         return self._md5.hexdigest() if self._started else None
 
@@ -126,7 +126,8 @@ class TextDigest:
 
 
 def _last_word(text: str) -> int:
-    """Where the last word of ``text`` begins, which may be unfinished; 0 if there is only one word."""
+    """The index of the last word of ``text``, which may be unfinished; 0 if there is only one word, the length if the
+    text ends with white space."""
     if text[-1].isspace():
         return len(text)
     tail = text.rsplit(None, 1)

@@ -1,7 +1,8 @@
-"""The text checksum of a file: opened safely, decompressed, decoded, given to the parser of its type, within limits.
+"""Computes the text checksum of a file: opens, decompresses and decodes it within limits, and runs the parser of its
+type.
 
-The same bytes, type and encoding give the same result with the same versions of the parsers. A new version may find
-another text; a file that has changed meanwhile then counts as changed, never as cosmetic.
+The result only depends on bytes, type, encoding and the versions of the parsers. Another version may find another text;
+a file that has changed meanwhile then counts as changed, never as cosmetic.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _GZIP = b"\x1f\x8b"
 _CHARSET = re.compile(
     r"utf-8|utf-16(-[bl]e)?|iso8859-\d+|iso2022_\w+|cp\d+|koi8-\w|mac-\w+|gb18030|big5\w*|euc_\w+|shift_jis\w*|tis-620"
 )
-"""Python's names of codecs that are charsets: it has others, such as ``rot13``."""
+"""Python's names of the codecs that are charsets; others, such as ``rot13``, are not."""
 
 
 def open_body(path: str, limits: TextLimits) -> BinaryIO:
-    """Opens a regular file for reading. Raises NoText: ``too-large``, before anything is read; ``unreadable``."""
+    """Opens a regular file for reading. Raises NoText: ``too-large`` (before anything is read), ``unreadable``."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
@@ -45,9 +46,9 @@ def open_body(path: str, limits: TextLimits) -> BinaryIO:
 
 
 def pieces(body: BinaryIO, content_encoding: str, limits: TextLimits) -> Iterator[bytes]:
-    """The body in pieces, without its Content-Encoding.
+    """Yields the body in chunks, without its Content-Encoding.
 
-    Raises NoText: ``encoding`` if that is unknown or broken, ``bomb`` beyond ``max_size``.
+    Raises NoText: ``encoding`` if that is unknown or the data is invalid, ``bomb`` beyond ``max_size``.
     """
     stream = _read(body)
     codings = [name.strip().lower() for name in content_encoding.split(",")]
@@ -60,7 +61,7 @@ def pieces(body: BinaryIO, content_encoding: str, limits: TextLimits) -> Iterato
 
 
 def gunzipped(stream: Iterator[bytes], limits: TextLimits) -> Iterator[bytes]:
-    """The contents of a gzip file. Raises NoText: ``damaged``, ``bomb``."""
+    """Yields the decompressed contents of a gzip file. Raises NoText: ``damaged``, ``bomb``."""
     try:
         yield from _limited(_inflate(stream, raw=False), limits.max_size)
     except NoText as error:
@@ -68,12 +69,13 @@ def gunzipped(stream: Iterator[bytes], limits: TextLimits) -> Iterator[bytes]:
 
 
 def decoded(source: Callable[[], Iterator[bytes]], content_type: str, page: bool) -> Iterator[Iterator[str]]:
-    """Decodings of a body, to be tried in turn until one does not raise UnicodeDecodeError.
+    """Yields decodings of a body, to be tried in turn until one does not raise UnicodeDecodeError.
 
-    ``source`` reads the body from its beginning. A byte-order mark decides; then the charset in ``content_type``; then,
-    in a ``page``, its own ``<meta>``. With a charset invalid bytes are replaced. Without one the body is UTF-8 if all
-    of it is valid, else cp1252, which decodes anything. Nothing is guessed: guesses change with the version of what
-    guesses, and text checksums with them.
+    ``source`` reads the body from its beginning. The charset is that of a byte-order mark, else the one in
+    ``content_type``, else, in a ``page``, the one in its ``<meta>``; then invalid bytes are replaced, except that an
+    invalid body declared as UTF-8 is cp1252. Without a charset the body is UTF-8 if all of it is valid, else cp1252,
+    which decodes anything. Charsets are not guessed, because the results, and thus text checksums, would change with
+    the version of the library that guesses.
     """
     stream = source()
     first = next(stream, b"")
@@ -95,14 +97,14 @@ def decoded(source: Callable[[], Iterator[bytes]], content_type: str, page: bool
 
 
 def _declared(content_type: str, head: bytes) -> str:
-    """The codec of the charset that a server or the head of a page declares, as browsers understand its name (latin-1
-    is cp1252); ``""`` if there is none."""
+    """The codec of the charset that the server, or else the head of the page, declares; ``""`` if there is none. Names
+    are interpreted as browsers do (latin-1 is cp1252)."""
     by_server = http_content_type_encoding(content_type.replace("'", '"')) or ""  # some send charset='utf-8'
     if _CHARSET.fullmatch(by_server):
         return "utf-16-le" if by_server == "utf-16" else by_server
     by_page = html_body_declared_encoding(head) or ""
     if by_page.startswith("utf-16"):
-        return "utf-8"  # it was read as ASCII, so it is not UTF-16
+        return "utf-8"  # the declaration was found as ASCII, so the page is not UTF-16
     return by_page if _CHARSET.fullmatch(by_page) else ""
 
 
@@ -124,9 +126,9 @@ def _limited(stream: Iterator[bytes], limit: int) -> Iterator[bytes]:
 
 
 def _inflate(stream: Iterator[bytes], raw: bool) -> Iterator[bytes]:
-    """Decompresses gzip (all members) or zlib; with ``raw`` also a bare deflate stream, which some servers send.
+    """Decompresses gzip (all members) or zlib. ``raw``: also a bare deflate stream, which some servers send.
 
-    Anything after the last gzip member is padding. Raises NoText: ``encoding``.
+    Anything after the last gzip member is ignored. Raises NoText: ``encoding``.
     """
     machine: zlib._Decompress | None = zlib.decompressobj(47)
     members, data = 0, b""
@@ -168,23 +170,23 @@ def _decode(stream: Iterator[bytes], name: str, errors: str) -> Iterator[str]:
 
 
 def _cp1252(stream: Iterator[bytes]) -> Iterator[str]:
-    """Decodes cp1252 without ever failing: the five bytes that it leaves undefined become C1 controls."""
+    """Decodes cp1252 without errors: its five undefined bytes become C1 control characters."""
     table = "".join(bytes((byte,)).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
     for piece in stream:
         yield codecs.charmap_decode(piece, "strict", table)[0]
 
 
 def extractor(max_size: int, timeout: float) -> Callable[[TextTask], TextResult]:
-    """Makes this process a worker of the text pool: gives the function that takes the text from a file."""
+    """Prepares this process as a worker of the text pool. Returns the function that processes a file."""
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)  # native libraries print there
+    os.dup2(null, 2)  # native libraries print to stderr
     os.close(null)
     limits = TextLimits(max_size=max_size, timeout=timeout)
 
     def extract(task: TextTask) -> TextResult:
         result = text_md5(str(task.path), task.media_type, task.content_encoding, limits)
         if result.reason == "memory":
-            raise MemoryError  # another process follows this one
+            raise MemoryError  # the pool replaces this process
         return result
 
     return extract
@@ -210,7 +212,7 @@ def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Tex
 
 
 class _BodySource:
-    """A body that can be read several times from its beginning."""
+    """A body that can be read repeatedly from its beginning."""
 
     def __init__(self, body: BinaryIO, path: str, encoding: str, limits: TextLimits, packed: bool = False) -> None:
         self._body = body
@@ -226,7 +228,7 @@ class _BodySource:
 
     @property
     def plain_file(self) -> bool:
-        """Whether the file contains the bytes as they are."""
+        """Whether the file contains the bytes without any compression."""
         return not self._packed and self._encoding.strip().lower() in ("", "identity")
 
     def inside(self) -> _BodySource:

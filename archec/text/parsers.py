@@ -1,6 +1,7 @@
-"""The text of HTML, PDF and PostScript. Runs in a worker process only: parsers are native code, and files hostile.
+"""Extracts the text of HTML, PDF and PostScript. Only used in worker processes: the parsers are native code, and the
+files are untrusted.
 
-Text is fed to a digest in chunks. An extraction that fails raises NoText.
+Text is fed to a digest in chunks. Failures raise NoText.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _DROP = dict.fromkeys([*range(9), 11, *range(14, 28), 0x7F])
 """Control characters without meaning in a page, at which the parser would stop."""
 
 _FAR = 1e6
-"""Farther than any page reaches, in points: text outside the page box is text of the file too."""
+"""A distance in points that exceeds every page. Text outside the page box is also text of the file."""
 
 _GS_OPTIONS = (
     "-q", "-dSAFER", "-dBATCH", "-dNOPAUSE", "-dNOPROMPT", "-sstdout=%stderr", "-sDEVICE=txtwrite", "-sOutputFile=-",
@@ -40,7 +41,7 @@ _GS_OPTIONS = (
 _CHUNK = 1 << 16
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
 _NO_TEMPORARY = {"TMPDIR": os.devnull, "TEMP": os.devnull, "LC_ALL": "C"}
-"""``-dSAFER`` still lets a program read, write and delete in the temporary directory, so there is none."""
+"""``-dSAFER`` allows programs to read, write and delete in the temporary directory, so they get none."""
 
 
 class _Visible:
@@ -49,7 +50,7 @@ class _Visible:
     def __init__(self, digest: TextDigest) -> None:
         self._digest = digest
         self._depth = 0
-        """Number of open elements from an invisible one on; 0 outside."""
+        """Number of open elements, counted from an invisible one; 0 outside."""
 
     def start(self, tag: str | bytes, attrib: Mapping[Any, Any]) -> None:
         if tag not in _INLINE:
@@ -69,7 +70,7 @@ class _Visible:
         if not self._depth and isinstance(data, str):
             self._digest.feed(data)
 
-    # Not visible, or nothing to do: the parser wants these methods.
+    # Required by the parser, but without visible text.
 
     def comment(self, text: str | bytes) -> None: ...
 
@@ -81,11 +82,11 @@ class _Visible:
 
 
 def digest_html(text: Iterable[str], digest: TextDigest) -> None:
-    """Feeds the visible text of a page: what a reader sees, not what the server changes with each visit.
+    """Feeds the visible text of a page, without what the server may change with each visit.
 
-    Scripts, styles, comments, templates and attributes are left out, and with them hidden inputs and their one-time
-    tokens; LOCKSS's hash filters remove the same kinds of things. Text that a style sheet may hide is kept: a script
-    may show it, and a change that goes unnoticed is worse than one too many. Raises NoText: ``damaged``.
+    Scripts, styles, comments, templates and attributes are left out, including hidden inputs with one-time tokens;
+    LOCKSS's hash filters remove the same things. Text that a style sheet may hide is kept: a script may show it, and
+    missing a change is worse than noting one too many. Raises NoText: ``damaged``.
     """
     parser = etree.HTMLParser(target=_Visible(digest), encoding="utf-8", huge_tree=True, recover=True)
     fed = False
@@ -102,10 +103,10 @@ def digest_html(text: Iterable[str], digest: TextDigest) -> None:
 
 
 def digest_pdf(source: Path | bytes, digest: TextDigest) -> None:
-    """Feeds the text of all pages, which PDFium extracts.
+    """Feeds the text that PDFium extracts from all pages.
 
-    Raises NoText: ``encrypted``; ``damaged``, if any page is; ``partial``, if a page shows something but has no text.
-    A scan behind a cover page may change while the text does not, so the text of such a file does not stand for it.
+    Raises NoText: ``encrypted``; ``damaged``, if any page is; ``partial``, if some pages have text and others show
+    something without text. Such a file, for instance a scan with a cover page, may change while its text does not.
     """
     try:
         document = pypdfium2.PdfDocument(source)
@@ -124,10 +125,10 @@ def digest_pdf(source: Path | bytes, digest: TextDigest) -> None:
 
 
 def digest_postscript(stream: Iterator[bytes], digest: TextDigest, limits: TextLimits) -> None:
-    """Feeds the text that Ghostscript's ``txtwrite`` finds.
+    """Feeds the text that the ``txtwrite`` device of Ghostscript extracts.
 
-    PostScript is a programming language: ``-dSAFER`` keeps a program from files, the limits of the worker keep it
-    from memory, time and disk. The file comes by standard input, so that its name is never an option.
+    PostScript is a programming language: ``-dSAFER`` denies access to files, and the limits of the worker bound memory,
+    time and disk space. The file is passed on standard input, so its name cannot be taken for an option.
     Raises NoText: ``no-gs``, ``damaged``, ``timeout``, ``too-large``.
     """
     program = ghostscript()
@@ -143,7 +144,7 @@ def digest_postscript(stream: Iterator[bytes], digest: TextDigest, limits: TextL
 
 
 def _pdf_page(document: pypdfium2.PdfDocument, number: int, digest: TextDigest) -> bool:
-    """Feeds a page. False if it shows something but has no text."""
+    """Feeds the text of a page. Returns False if the page shows something but has no text."""
     page = document[number]
     try:
         layer = page.get_textpage()

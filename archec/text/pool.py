@@ -1,4 +1,4 @@
-"""The text pool: worker processes that take text from files, so that a file that breaks a parser harms nothing else."""
+"""The text pool: extracts text in worker processes, so that a file that crashes a parser does no other harm."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _EXTRACTOR = "archec.text.extract:extractor"
 
 
 class TextPool:
-    """Takes files by ``submit``, gives results by ``collect``, in any order; a context manager, for one thread.
+    """Takes files by ``submit`` and returns results by ``collect``, in any order. A context manager, for one thread.
 
-    Leaving it ends the workers at once; results not collected by then are lost. ``function`` is called in each worker
-    in place of :func:`archec.text.extract.extractor`, for tests.
+    Leaving the context kills the workers; results that were not collected are lost. ``function`` replaces
+    :func:`archec.text.extract.extractor` in tests.
     """
 
     def __init__(self, config: TextConfig, function: str = _EXTRACTOR, *, silence: float = 60.0) -> None:
@@ -39,30 +39,28 @@ class TextPool:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the workers there are."""
+        """The process ids of the running workers."""
         return self._pool.pids
 
     def wants(self, media_type: str, size: int) -> bool:
-        """Whether such a file can have a text checksum; ``media_type`` is what ``sniff`` said of it."""
+        """Whether a file of this type (from ``sniff``) and size can have a text checksum."""
         if not (self._config.enabled and 0 < size <= self._config.max_size and has_text(media_type)):
             return False
         return bare_type(media_type) != POSTSCRIPT or self._postscript
 
     def submit(self, key: str, path: str, media_type: str, content_encoding: str = "") -> None:
-        """Queues a file that it wants; returns at once."""
+        """Queues a file for which ``wants`` is true. Returns immediately."""
         self._pool.submit(TextTask(key, Path(path), media_type, content_encoding))
 
     def collect(self, timeout: float = 0.0) -> list[TextDone]:
-        """The results there are; waits up to ``timeout`` seconds for the first one.
-
-        Returns at once, with an empty list, if nothing is pending.
+        """Returns the available results. Waits up to ``timeout`` seconds for the first one, unless nothing is pending.
         """
         if timeout:
             self._pool.wait(timeout)
         return [_text_done(done) for done in self._pool.results()]
 
     def close(self) -> None:
-        """Ends all workers at once. May be called twice."""
+        """Kills all workers. May be called twice."""
         self._pool.close()
 
     def __enter__(self) -> TextPool:
@@ -78,6 +76,6 @@ class TextPool:
 
 def _text_done(done: Done[TextTask, TextResult]) -> TextDone:
     if done.error is not None:
-        return TextDone(done.item.key, None, "damaged")  # a fault of a parser that it does not name: the file's
+        return TextDone(done.item.key, None, "damaged")  # an unexpected exception of a parser
     md5, reason = done.answer or TextResult(None, done.fault)
     return TextDone(done.item.key, md5, "" if md5 else reason if reason in REASONS else "crashed")

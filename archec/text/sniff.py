@@ -1,6 +1,6 @@
-"""The media type of a body by its first bytes, and the types from which text is taken.
+"""Detects the media type of a body from its first bytes, and says for which types text is extracted.
 
-What a server declares is the last resort. Types are lower-case and without parameters.
+The type that a server declares is only used if the bytes are not conclusive. Types are lower-case, without parameters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zlib
 from functools import lru_cache
 
 HEAD = 1024
-"""Number of bytes that decide the type; PDF readers look for ``%PDF-`` within as many."""
+"""Number of bytes that determine the type; PDF readers search as many for ``%PDF-``."""
 
 UNKNOWN = "application/octet-stream"
 PDF = "application/pdf"
@@ -43,7 +43,7 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\xc5\xd0\xd3\xc6", "application/postscript"),
 )
 _BEGINNINGS = frozenset(magic[0] for offset, magic, _ in _MAGIC if not offset) | {ord("R")}
-"""First bytes of all magic numbers at offset 0; R is that of RIFF, which contains WEBP."""
+"""The first bytes of all magic numbers at offset 0, and the R of RIFF, which contains WEBP."""
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_TYPES = ("application/msword", "application/vnd.ms-")
 _OPC = (
@@ -82,10 +82,10 @@ def bare_type(declared: str) -> str:
 
 
 def sniff(head: bytes, declared: str = "", content_encoding: str = "") -> str:
-    """The media type of a body that begins with ``head`` (HEAD bytes are enough).
+    """Returns the media type of a body that begins with ``head`` (HEAD bytes are enough).
 
-    ``declared`` is the server's Content-Type, which decides between types that look alike and if the bytes tell
-    nothing. With a ``content_encoding`` of gzip or deflate the result is the type inside.
+    ``declared`` is the server's Content-Type, which is used between types that look alike, and if the bytes are not
+    conclusive. With a ``content_encoding`` of gzip or deflate the result is the type of the decompressed body.
     """
     head = decoded_head(head, content_encoding)[: HEAD + 512]
     named = bare_type(declared)
@@ -95,7 +95,7 @@ def sniff(head: bytes, declared: str = "", content_encoding: str = "") -> str:
 
 
 def decoded_head(head: bytes, content_encoding: str) -> bytes:
-    """The first bytes without a Content-Encoding of gzip or deflate; ``head`` itself for any other."""
+    """Decompresses the first bytes if their Content-Encoding is gzip or deflate; returns ``head`` itself for others."""
     coding = content_encoding.strip().lower()
     if coding not in ("gzip", "x-gzip", "deflate"):
         return head
@@ -109,7 +109,7 @@ def decoded_head(head: bytes, content_encoding: str) -> bytes:
 
 
 def is_page_instead_of_pdf(before: str, after: str) -> bool:
-    """Whether a web page (log-in page, soft 404) was served in place of the document held, by their media types.
+    """Whether, by the media types, a web page (login page, soft 404) was served instead of the held document.
 
     Documents are PDF, PostScript, compressed files and those of office programs.
     """
@@ -119,18 +119,18 @@ def is_page_instead_of_pdf(before: str, after: str) -> bool:
 
 
 def has_text(media_type: str) -> bool:
-    """Whether archec takes text from files of a type. gzip counts: it may be a ``.ps.gz``."""
+    """Whether archec extracts text from files of a type. This includes gzip, because of ``.ps.gz`` files."""
     kind = bare_type(media_type)
     return kind in HTML or kind in (PDF, POSTSCRIPT) or kind in GZIP or is_plain(kind)
 
 
 def is_plain(kind: str) -> bool:
-    """Whether files of a bare type are characters and nothing else."""
+    """Whether files of a bare type are plain text."""
     return kind.startswith("text/") and kind not in HTML and kind not in _NOT_PLAIN
 
 
 def ghostscript() -> str | None:
-    """The path of Ghostscript, without which there is no text of PostScript; None if it is not installed."""
+    """The path of Ghostscript, which extracts text from PostScript; None if it is not installed."""
     return shutil.which("gs")
 
 
@@ -158,7 +158,7 @@ def _is_page(head: bytes) -> bool:
 
 
 def _start(text: bytes) -> int:
-    """Where a text begins after white space, comments and processing instructions."""
+    """The index of the first byte after white space, comments and processing instructions."""
     match = _LEADING.match(text)
     return match.end() if match else 0
 
@@ -208,13 +208,13 @@ def _xml(rest: bytes, named: str) -> str:
 
 
 def _as_utf8(head: bytes) -> bytes | None:
-    """The head without its byte-order mark, UTF-16 turned into UTF-8; None if it is not valid UTF-16."""
+    """The head as UTF-8 without its byte-order mark; None if it has that of UTF-16 but is not valid UTF-16."""
     for mark, encoding in BOMS:
         if head.startswith(mark):
             body = head[len(mark) :]
             if encoding == "utf-8":
                 return body
-            try:  # the last character may be cut off; any other error means binary data that happens to begin like this
+            try:  # the last character may be truncated; other errors mean binary data that begins like a mark
                 return codecs.getincrementaldecoder(encoding)().decode(body).encode("utf-8")
             except UnicodeError:
                 return None

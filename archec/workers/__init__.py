@@ -1,6 +1,6 @@
-"""Worker processes: one way to start them, to talk to them and to end them.
+"""Worker processes: starting them, exchanging messages with them, and ending them.
 
-The standard library's pools do not fit: ``multiprocessing`` and ``concurrent.futures`` import the parent's main module
-and whatever is in the working directory, cannot limit or kill one process of a pool, and wait forever for a
-process that was stopped.
+The pools of the standard library are not suitable: ``multiprocessing`` and ``concurrent.futures`` import the parent's
+main module and modules from the working directory, cannot limit or kill a single process of a pool, and wait forever
+for a stopped process.
 """

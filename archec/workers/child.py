@@ -1,4 +1,4 @@
-"""What runs in a worker process: its start, and the life of one that works off the items of a pool."""
+"""The code of a worker process: its start, and the loop that processes the items of a pool."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from archec.errors import ArchecError
 from archec.workers.pipe import decoder, encode, frame, receive
 
 READY, BROKEN, BEAT, RETIRED, ANSWER, ERROR, MEMORY, FAULT = (bytes((code,)) for code in b"rb.xaemf")
-"""First byte of a message to a pool: ready for items; the start failed, with the reason; still alive; leaving to give
-memory back; an answer; an ArchecError; out of memory; another exception, with its traceback."""
+"""First byte of a message to a pool: ready for items; failed to start, with the reason; heartbeat; exiting to release
+memory; an answer; an ArchecError; out of memory; another exception, with its traceback."""
 
 _BEHIND = 5
-"""How far workers stand behind their parent (nice): what it does decides how fast a run is."""
+"""Niceness of workers relative to their parent, whose work limits the speed of a run."""
 RARE_COLLECTIONS = (100_000, 50, 100)
-"""Thresholds of the garbage collector: the work makes many objects and few cycles."""
+"""Thresholds of the garbage collector, for work that creates many objects but few cycles."""
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """The same for a run: looking for cycles at the usual pace costs a tenth of it."""
+    """Sets the same thresholds within the block, for a run: collections at the default ones take a tenth of its
+    time."""
     before = gc.get_threshold()
     gc.set_threshold(*RARE_COLLECTIONS)
     try:
@@ -47,8 +48,8 @@ def rare_collections() -> Iterator[None]:
 class Limits(NamedTuple):
     """Limits of a worker; 0 means none.
 
-    ``memory`` is the bytes of address space beyond what is mapped when the worker is ready, ``file_size`` the bytes
-    of the largest file it may write, ``seconds`` the longest time for one item, in all and of CPU time.
+    ``memory`` is the address space in bytes beyond what is mapped when the worker is ready, ``file_size`` the size in
+    bytes of the largest file that it may write, ``seconds`` the maximum time for one item, both elapsed and CPU time.
     """
 
     memory: int = 0
@@ -57,7 +58,7 @@ class Limits(NamedTuple):
 
 
 def main(descriptor: int) -> None:
-    """Calls the function that the first message names with the socket and the arguments in that message."""
+    """Calls the function in the first message, with the socket and the arguments in that message."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = socket.socket(fileno=descriptor)
     message = receive(pipe)
@@ -67,7 +68,7 @@ def main(descriptor: int) -> None:
 
 
 def call(function: str, arguments: msgspec.Raw, *first: Any) -> Any:
-    """Calls ``module:name`` with ``first`` and the arguments, decoded as its annotations say."""
+    """Calls ``module:name`` with ``first`` and the arguments, which are decoded according to its annotations."""
     module, _, name = function.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     kinds = tuple(_parameters(found)[len(first) :])
@@ -75,9 +76,10 @@ def call(function: str, arguments: msgspec.Raw, *first: Any) -> Any:
 
 
 def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits: Limits, beat: float) -> None:
-    """Works off items in order, an answer for each; between them, every ``beat`` seconds, a sign of life.
+    """Processes items in order and sends an answer for each, with heartbeats in between if nothing was received for
+    ``beat`` seconds.
 
-    ``function`` is called with ``arguments`` and gives the function that is called for each item.
+    ``function`` is called with ``arguments`` and returns the function that is called for each item.
     """
     pool = _Parent(pipe)
     items: SimpleQueue[bytes] = SimpleQueue()
@@ -109,18 +111,19 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
 
 
 class _Parent:
-    """The pool at the other end, for two threads: that of the work and that of the signs of life."""
+    """Sends messages to the pool, from two threads: the one that works, and the one that sends heartbeats."""
 
     def __init__(self, pipe: socket.socket) -> None:
         self._pipe = pipe
         self._lock = Lock()
 
     def tell(self, kind: bytes, body: bytes = b"") -> None:
-        with self._lock, suppress(OSError):  # where the pool has gone, the listening thread ends this process
+        with self._lock, suppress(OSError):  # if the pool is gone, the listening thread ends this process
             self._pipe.sendall(frame(kind + body))
 
     def beat(self) -> None:
-        """Never waits: whoever waits here does not listen, and the pool might be waiting for just that."""
+        """Sends a heartbeat if that is possible without blocking: while this thread blocks it does not receive, which
+        the pool may be waiting for."""
         if self._lock.acquire(blocking=False):
             with suppress(OSError):
                 self._pipe.send(frame(BEAT), socket.MSG_DONTWAIT)
@@ -128,14 +131,15 @@ class _Parent:
 
 
 def _listen(pipe: socket.socket, pool: _Parent, items: SimpleQueue[bytes], beat: float) -> None:
-    """Takes in items while others are worked on, so that the pool can always send; ends with the pool."""
+    """Receives items while others are processed, so that the pool can always send. Kills this process when the pool is
+    gone."""
     while True:
         if not select.select([pipe], [], [], beat)[0]:
             pool.beat()
             continue
         message = receive(pipe)
         if message is None:
-            os.killpg(0, signal.SIGKILL)  # this process, at once, and any that it has started
+            os.killpg(0, signal.SIGKILL)  # this process and those that it has started
         else:
             items.put(message)
 
@@ -147,9 +151,9 @@ def _answer(work: Callable[[Any], Any], decode: Callable[[bytes], Any], message:
         return MEMORY, b""
     except ArchecError as error:
         name = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == ArchecError.__module__)
-        text = error.message.encode("utf-8", "backslashreplace").decode()  # names of files may be in it
+        text = error.message.encode("utf-8", "backslashreplace").decode()  # it may contain file names
         return ERROR, encode((name, text, error.hint))
-    except Exception:  # noqa: BLE001 - a local error: the parent raises it
+    except Exception:  # noqa: BLE001 - the parent raises it
         return FAULT, traceback.format_exc().encode("utf-8", "replace")
 
 
@@ -160,13 +164,13 @@ def _parameters(function: Callable[..., Any]) -> list[Any]:
 
 
 def _limit_cpu(seconds: float) -> None:
-    """CPU time until the kernel ends this process, should the pool not do so in time."""
+    """Lets the kernel kill this process after ``seconds`` of CPU time, in case the pool does not."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     set_limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds) + 1)
 
 
 def set_limit(what: int, value: int) -> None:
-    """Sets a soft limit, within the hard one; a system that does not know it does without."""
+    """Sets a soft limit, at most the hard one. Ignored on systems that do not support it."""
     _, hard = resource.getrlimit(what)
     soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
     with suppress(OSError, ValueError):

@@ -1,6 +1,7 @@
-"""What goes over the socket between a process and its worker: a length, then MessagePack.
+"""Messages between a process and its worker: a length, followed by MessagePack.
 
-No pickle: a worker that was taken over by a file it reads can then send wrong values, but run no code.
+Pickle is not used, so a worker that is compromised by a file that it reads can send wrong values, but cannot run code
+in its parent.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import msgspec
 
 LENGTH = 4
 MOST = 1 << 29
-"""Largest message in bytes. A longer one is nonsense: nothing that is sent comes near it."""
+"""Largest valid message in bytes, far more than any that is sent."""
 
 
 class Nonsense(Exception):
-    """What came over the socket is no message."""
+    """The received bytes are not a valid message."""
 
 
 def _plain(value: object) -> bytes:
@@ -35,27 +36,28 @@ def _path(kind: type, value: Any) -> Path:
 
 
 encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
-"""A value as MessagePack. Paths travel as bytes, since not every one of them is UTF-8."""
+"""Encodes a value as MessagePack. Paths are encoded as bytes, since they may not be UTF-8."""
 
 
 def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """Reads what :func:`encode` wrote as a value of type ``kind``; raises msgspec.MsgspecError if it is none."""
+    """Returns a decoder for values of type ``kind`` that :func:`encode` has encoded. It raises msgspec.MsgspecError for
+    invalid input."""
     return msgspec.msgpack.Decoder(kind, dec_hook=_path)
 
 
 def frame(body: bytes) -> bytes:
-    """A message as it is sent."""
+    """Adds the length to a message."""
     return len(body).to_bytes(LENGTH, "big") + body
 
 
 class Inbox:
-    """Puts received bytes together to messages."""
+    """Assembles messages from received bytes."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The messages that ``data`` completes; raises :class:`Nonsense`."""
+        """Adds received bytes and yields the messages that they complete. Raises :class:`Nonsense`."""
         buffer = self._buffer
         buffer += data
         start = 0
@@ -72,13 +74,14 @@ class Inbox:
 
 
 def receive(pipe: socket.socket) -> bytes | None:
-    """The next message from a blocking socket, None if the other end is closed."""
+    """Reads the next message from a blocking socket. Returns None if the other end is closed."""
     length = _exactly(pipe, LENGTH)
     return None if length is None else _exactly(pipe, int.from_bytes(length, "big"))
 
 
 def _exactly(pipe: socket.socket, size: int) -> bytes | None:
-    """So many bytes. They are waited for in the kernel: one turn of the interpreter lock, however many there are."""
+    """Reads exactly ``size`` bytes; None if the other end is closed before that. MSG_WAITALL waits in the kernel, which
+    takes the interpreter lock only once."""
     data = b""
     while len(data) < size:
         try:

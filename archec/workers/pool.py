@@ -1,7 +1,8 @@
-"""A pool of worker processes that work off items, each process one after the other.
+"""A pool of worker processes, each of which processes one item after the other.
 
-A thread for each process sends and receives, so that the caller and the workers need not wait for each other. An
-item whose worker dies or falls silent is tried once more with a fresh one; the items behind it are not blamed.
+Each process has a thread that sends and receives, so the caller and the workers do not wait for each other. If a worker
+dies or becomes silent, the item that it was processing is retried once by a new one. The items queued behind it do not
+count as tried.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ FAULTS: Mapping[str, str] = MappingProxyType(
         "no-worker": "worker processes cannot be started",
     }
 )
-"""Why there is no answer to an item."""
+"""The reasons why there is no answer for an item."""
 
 _STARTS = 3
-"""Failures to start in a row after which a slot is given up."""
+"""Consecutive failures to start a process after which a slot gives up."""
 _START_TIMEOUT = 120.0
 _UNLIMITED = Limits()
 
@@ -49,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[Item, Answer]):
-    """The result of an item: its answer, or a key of :data:`FAULTS`, or what the work raised."""
+    """The result for an item: its answer, a key of :data:`FAULTS`, or the exception that the work raised."""
 
     item: Item
     answer: Answer | None = None
@@ -57,7 +58,7 @@ class Done(Generic[Item, Answer]):
     error: Exception | None = None
 
     def result(self, hint: str = "") -> Answer:
-        """The answer. Raises what the work raised; ArchecError with this hint where there is a fault."""
+        """Returns the answer. Raises the exception of the work, or an ArchecError with this hint for a fault."""
         if self.error is not None:
             raise self.error
         if self.fault:
@@ -66,9 +67,9 @@ class Done(Generic[Item, Answer]):
 
 
 class Pool(Generic[Item, Answer]):
-    """Items in by :meth:`submit`, the result of them out by :meth:`results`; a context manager, for one thread.
+    """Takes items by :meth:`submit` and yields their results by :meth:`results`. A context manager, for one thread.
 
-    Processes are started as they are needed. Leaving the pool ends them at once, whatever they are at.
+    Processes are started as needed. Leaving the context kills them, even if they are working.
     """
 
     def __init__(
@@ -87,16 +88,16 @@ class Pool(Generic[Item, Answer]):
     ) -> None:
         """
         Args:
-            function: ``module:name``. Called in each worker with ``arguments``, it gives the function that is called
-                with each item. Arguments, items and answers are what msgspec can encode, and paths; they are decoded
-                as the functions' annotations say.
+            function: ``module:name``. It is called in each worker with ``arguments``, and returns the function that is
+                called with each item. Arguments, items and answers are values that msgspec can encode, and paths; they
+                are decoded according to the functions' annotations.
             answer: The type of an answer.
-            here: Does the same work in this process, for items of together ``inline`` weight: while there is little
-                to do, starting processes takes longer.
-            ordered: Whether results come in the order of their items.
-            prefetch: Items that wait in a worker behind the one in hand, so that it never waits for this process; 0
-                where items take long, since those that wait there cannot go to another worker.
-            silence: Seconds without a sign of life after which a worker is killed.
+            here: Does the same work in this process, for the first items with a total weight of ``inline``: for few
+                items, starting processes takes longer than the work.
+            ordered: Whether results are returned in the order of their items.
+            prefetch: Items that are queued in a worker, so that it never waits for this process. 0 if items take long,
+                since another worker cannot take the queued ones.
+            silence: Seconds without a message after which a worker is killed.
         """
         self._order = (function, list(arguments), limits, silence / 4)
         self.decode = decoder(answer).decode
@@ -113,23 +114,23 @@ class Pool(Generic[Item, Answer]):
         self._broken = False
         self.closed = False
         self.lost = 0
-        """Processes that died or were killed while they worked."""
+        """The number of processes that died or were killed while they worked."""
 
     # -- for the caller ---------------------------------------------------------------------------
 
     @property
     def pending(self) -> int:
-        """Items whose results have not been given out."""
+        """The number of items whose results were not returned yet."""
         return self._submitted - self._given
 
     @property
     def pids(self) -> list[int]:
-        """The processes that run."""
+        """The ids of the running processes."""
         with self._to_do:
             return [process.pid for slot in self._slots if (process := slot.process) is not None]
 
     def submit(self, item: Item, weight: int = 1) -> None:
-        """Takes an item; returns at once, but where the work is done here."""
+        """Queues an item. Returns immediately, unless the work is done in this process."""
         if self.closed:
             raise ValueError("the pool is closed")
         number = self._submitted
@@ -151,7 +152,7 @@ class Pool(Generic[Item, Answer]):
             self._to_do.notify()
 
     def results(self, at_most: int | None = None) -> Iterator[Done[Item, Answer]]:
-        """What is done by now; waits while more than ``at_most`` items are pending."""
+        """Yields the results that are available. Waits as long as more than ``at_most`` items are pending."""
         while True:
             with self._to_give:
                 while self._head() is None and at_most is not None and self.pending > at_most and not self.closed:
@@ -164,12 +165,12 @@ class Pool(Generic[Item, Answer]):
             yield done
 
     def wait(self, timeout: float) -> None:
-        """Waits until there is a result or nothing to wait for, for ``timeout`` seconds at most."""
+        """Waits until there is a result or no open item, for ``timeout`` seconds at most."""
         with self._to_give:
             self._to_give.wait_for(lambda: self._head() is not None or not self._open, timeout)
 
     def close(self) -> None:
-        """Ends all processes at once. May be called twice."""
+        """Kills all processes. May be called twice."""
         with self._to_do:
             self.closed = True
             self._queue.clear()
@@ -188,7 +189,7 @@ class Pool(Generic[Item, Answer]):
         self.close()
 
     def _head(self) -> int | None:
-        """The number of the next result to give out, None if it is not there."""
+        """The number of the next result to return; None if there is none yet."""
         if self._ordered:
             return self._given if self._given in self._done else None
         return next(iter(self._done), None)
@@ -196,21 +197,20 @@ class Pool(Generic[Item, Answer]):
     # -- for the slots ----------------------------------------------------------------------------
 
     def new_process(self) -> Process:
-        """A new process; raises OSError."""
+        """Starts a process. Raises OSError."""
         name = self._order[0]
         return Process("archec.workers.child:work_off", self._order, patience=self.silence, name=name)
 
     def take(self, slot: _Slot) -> _Ticket | None:
-        """The next item for a slot, which an idle one waits for; None if there is none, or the pool is closed.
-
-        What idle slots are about to take is not for one that has something in hand.
+        """Returns the next item for a slot. An idle slot waits for it; a busy one gets None if there is none, and
+        leaves items to idle slots. None if the pool is closed.
         """
         with self._to_do:
             slot.idle = not slot.sent
             while slot.idle and not self._queue and not self.closed:
                 self._to_do.wait()
-            spoken_for = 0 if slot.idle else sum(other.idle for other in self._slots)
-            if len(self._queue) <= spoken_for:
+            reserved = 0 if slot.idle else sum(other.idle for other in self._slots)
+            if len(self._queue) <= reserved:
                 return None
             slot.idle = False
             return self._queue.popleft()
@@ -218,12 +218,13 @@ class Pool(Generic[Item, Answer]):
     def finish(
         self, ticket: _Ticket, answer: Answer | None = None, *, fault: str = "", error: Exception | None = None
     ) -> None:
-        """Takes the result of an item."""
+        """Stores the result of an item."""
         with self._to_give:
             self._finish(ticket, Done(ticket.item, answer, fault, error))
 
     def leave(self, slot: _Slot) -> None:
-        """A slot that gets no process leaves its items to the others, and to no one where it is the last one."""
+        """Removes a slot that cannot start processes. Its items go to the other slots; if it is the last one, all items
+        fail."""
         with self._to_do:
             self._slots.remove(slot)
             if self.closed:
@@ -248,7 +249,7 @@ class Pool(Generic[Item, Answer]):
 
 @dataclass(slots=True, eq=False)
 class _Ticket:
-    """An item on its way; ``again`` where a worker was lost over it already."""
+    """A submitted item. ``again``: a worker has been lost while processing it."""
 
     number: int
     item: Any
@@ -257,22 +258,19 @@ class _Ticket:
 
 
 class _Slot(Thread):
-    """A thread, and the worker process that it talks to. It takes tickets from the pool until that is closed.
-
-    Processes may follow each other in a slot.
-    """
+    """A thread and its worker process, which may be replaced. It takes tickets from the pool until that is closed."""
 
     def __init__(self, pool: Pool[Any, Any]) -> None:
         super().__init__(name="worker", daemon=True)
         self.process: Process | None = None
         self.sent: deque[_Ticket] = deque()
-        """What the process has, the one in hand first; what it will be given where it is not ready."""
+        """The tickets of the process, the current one first. They are sent once it is ready."""
         self.idle = True
         self._pool = pool
         self._failures = 0
         self._ready = False
         self._since = self._heard = 0.0
-        """When the process took up what it has in hand, or was started, and when it was last heard."""
+        """When the process began with the current ticket or was started, and when its last message was received."""
 
     def run(self) -> None:
         try:
@@ -280,19 +278,19 @@ class _Slot(Thread):
                 self._send()
                 if self.sent:
                     self._listen()
-        except Exception:  # noqa: BLE001 - a local error, which must not leave others waiting for its tickets
+        except Exception:  # noqa: BLE001 - the caller must not wait forever for its tickets
             _log.exception("the thread of a worker process failed")
         finally:
             self._end()
             self._pool.leave(self)
 
     def stop(self) -> None:
-        """Called from another thread when the pool is closed: ends a conversation that is going on."""
+        """Called from another thread when the pool is closed: interrupts sending and receiving."""
         if (process := self.process) is not None:
             process.disconnect()
 
     def _send(self) -> None:
-        """Hands on what there is to do, waiting for it where there is nothing in hand."""
+        """Takes tickets and sends them to the process. Waits for a ticket if the process has none."""
         while len(self.sent) <= self._pool.prefetch and (ticket := self._pool.take(self)) is not None:
             if not self.sent:
                 self._since = self._heard = time.monotonic()
@@ -301,7 +299,7 @@ class _Slot(Thread):
                 self.process.send(ticket.message)
 
     def _listen(self) -> None:
-        """Takes in one message, or sees that there will be none; starts a process if there is none."""
+        """Receives one message, or detects that the process is lost. Starts a process if there is none."""
         try:
             process = self.process or self._start()
             message = process.receive(self._deadline())
@@ -320,21 +318,21 @@ class _Slot(Thread):
         self._ready = False
         self._since = time.monotonic()
         self.process = process = self._pool.new_process()
-        if self._pool.closed:  # perhaps too late for stop()
+        if self._pool.closed:  # stop() may have been called before
             process.disconnect()
         return process
 
     def _end(self) -> int:
-        """Ends the process; its exit status, 0 if there is none."""
+        """Ends the process. Returns its exit status; 0 if there is no process."""
         process, self.process = self.process, None
         return 0 if process is None else process.end()
 
     def _longest(self) -> float:
-        """How long the start or the item in hand may take."""
+        """The maximum time for the start or the current item, in seconds."""
         return (self._pool.limits.seconds or float("inf")) if self._ready else _START_TIMEOUT
 
     def _deadline(self) -> float:
-        """When to give up the process (monotonic clock)."""
+        """The time at which the process is given up (monotonic clock)."""
         silent = self._heard + self._pool.silence if self._ready else float("inf")
         return min(self._since + self._longest(), silent)
 
@@ -351,13 +349,13 @@ class _Slot(Thread):
         else:
             try:
                 self._answer(self.sent[0], kind, body)
-            except (IndexError, ValueError, TypeError):  # nothing that a worker of ours says
+            except (IndexError, ValueError, TypeError):  # an invalid message
                 self._lost("crashed")
             else:
                 self.sent.popleft()
 
     def _answer(self, ticket: _Ticket, kind: bytes, body: bytes) -> None:
-        """Tells the pool the result of an item. Raises ValueError if the message makes no sense."""
+        """Passes the result of an item to the pool. Raises ValueError if the message is invalid."""
         if kind == child.ANSWER:
             self._pool.finish(ticket, self._pool.decode(body))
         elif kind == child.ERROR:
@@ -374,7 +372,8 @@ class _Slot(Thread):
             raise ValueError(kind)
 
     def _lost(self, fault: str) -> None:
-        """Ends the process. What it had in hand is tried again where that makes sense: it may not be to blame."""
+        """Ends the process. If it crashed or became silent, the current item is retried once: it may not be the cause.
+        """
         self._end()
         if not self._ready:
             self._not_started("it takes too long" if fault == "timeout" else "it ends at once")

@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it: started, spoken to, ended."""
+"""The parent's side of a worker process: starting it, sending and receiving messages, and ending it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _BOOT = (
     "from archec.workers.child import main; main(int(sys.argv[2]))"
 )
 _ROOT = str(Path(__file__).resolve().parents[2])
-"""The directory in which the package archec is."""
+"""The directory that contains the package archec."""
 
 
 class Process:
-    """A process that runs one function with a socket to this process, and leaves when that is closed.
+    """A process that runs one function with a socket to this process, and exits when that is closed.
 
-    It is the leader of its own session. So Ctrl-C reaches the parent only, and :meth:`end` ends with it
-    whatever it started itself.
+    It is the leader of its own session, so Ctrl-C only reaches the parent, and :meth:`end` also ends the processes that
+    it has started.
     """
 
     def __init__(self, function: str, arguments: Sequence[Any], *, patience: float, name: str = "") -> None:
-        """Starts ``function`` (``module:name``) with the socket and ``arguments``, which are decoded as the
-        function's annotations say.
+        """Starts ``function`` (``module:name``) with the socket and ``arguments``, which are decoded according to its
+        annotations.
 
-        ``patience`` is how many seconds it may refuse to take a message, ``name`` what ``ps`` shows in place of the
-        function. Raises OSError if the system lets no process be started.
+        ``patience`` is the timeout for sending a message, in seconds, ``name`` what ``ps`` shows instead of the
+        function. Raises OSError if the system cannot start a process.
         """
         order = encode((function, arguments))
         ours, theirs = socket.socketpair()
@@ -45,7 +45,7 @@ class Process:
             words = (name or function, str(theirs.fileno()), json.dumps(_module_path()))
             try:
                 self._process = subprocess.Popen(
-                    # -I and a path without the working directory: a json.py there is none of the worker's modules.
+                    # -I and a path without the working directory: workers must not import a json.py from there.
                     (sys.executable, "-I", "-c", _BOOT, *words),
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
@@ -67,17 +67,17 @@ class Process:
         return self._process.pid
 
     def send(self, body: bytes) -> None:
-        """Sends a message. One to a process that is dead or takes nothing is lost; :meth:`receive` then tells."""
+        """Sends a message. It is lost if the process is dead or does not read; :meth:`receive` then returns None."""
         self.socket.settimeout(self._patience)
         try:
             self.socket.sendall(frame(body))
-        except OSError:  # also TimeoutError; half a message may be in the pipe, so nothing can follow it
+        except OSError:  # also TimeoutError; part of the message may have been sent, so no other can follow
             self.disconnect()
 
     def receive(self, until: float) -> bytes | None:
-        """The next message; None if the process has closed its end, or sends nonsense.
+        """Returns the next message; None if the process has closed its end or sent an invalid one.
 
-        What is there is given even after ``until`` (monotonic clock), when TimeoutError is raised otherwise.
+        Raises TimeoutError at ``until`` (monotonic clock), but still returns a message that has already arrived.
         """
         while not self.messages and not self._ended:
             self.socket.settimeout(max(0.001, until - time.monotonic()))
@@ -85,7 +85,7 @@ class Process:
         return self.messages.popleft() if self.messages else None
 
     def read(self) -> bool:
-        """Reads what is there, waiting for something; False at the end. Complete messages go to ``messages``."""
+        """Waits for data and appends complete messages to ``messages``. Returns False at the end."""
         try:
             data = self.socket.recv(1 << 20)
             self.messages += self._inbox.feed(data)
@@ -96,15 +96,13 @@ class Process:
         return bool(data)
 
     def disconnect(self) -> None:
-        """Ends the conversation; from any thread, also while another one receives."""
+        """Shuts down the socket. May be called from any thread, also while another one receives."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def end(self, grace: float = 0.0) -> int:
-        """Ends the process, after ``grace`` seconds by force; its exit status.
-
-        One that has died keeps the status it died with.
-        """
+        """Ends the process and returns its exit status. It is killed if it has not exited by itself after ``grace``
+        seconds."""
         self.socket.close()
         if grace:
             with suppress(subprocess.TimeoutExpired):
@@ -115,7 +113,7 @@ class Process:
 
 
 def _module_path() -> list[str]:
-    """The module path of a worker: ours without the working directory, but always with archec itself."""
+    """The module path for a worker: that of this process without the working directory, but always with archec."""
     try:
         here = os.getcwd()
     except OSError:  # it was removed
