@@ -114,6 +114,9 @@ def test_invenio_by_its_own_form_asks_for_files_that_the_record_lacks() -> None:
     files = {"entries": [{"key": "p", "size": 3, "checksum": f"md5:{MD5}", "mimetype": "text/csv", "links": {
         "self": "https://rdm.example.org/api/records/ab-1/files/p",
         "content": "https://rdm.example.org/api/records/ab-1/files/p/content"}}]}  # fmt: skip
+    bare = {**record, "files": {"enabled": True, "count": 1, "entries": {"p": {"key": "p", "size": 3}}}}
+    (file,) = item_of(InvenioHelper, "https://rdm.example.org/records/ab-1", {"/records/ab-1": bare}).manifest or ()
+    assert file.platform_url == "https://rdm.example.org/api/records/ab-1/files/p/content"
     found = item_of(InvenioHelper, "https://rdm.example.org/records/ab-1", {"/files": files, "/records/ab-1": record})
     assert [file.mimetype for file in found.manifest or ()] == ["text/csv"]
     assert (found.work_id, (found.archiveorg_item_meta or {})["doi"]) == ("ab-0", "10.1234/ab-1")
@@ -198,6 +201,9 @@ def test_figshare() -> None:
     first, second, link = found.manifest or ()
     assert (first.md5, second.md5, link.status) == (MD5, None, "skipped-link-only")
     assert (found.platform_id, found.version, found.archiveorg_item_name) == ("123456", "2", "figshare.com-123456-v2")
+    article = {**made.FIGSHARE, "folder_structure": {"2": "/data/sub", "3": None}}
+    found = item_of(FigshareHelper, CASES["figshare"][1], {"/articles/": article})
+    assert [file.path for file in found.manifest or ()] == ["p.csv", "data/sub/p.csv", "elsewhere"]
     unversioned = item_of(FigshareHelper, "https://figshare.com/articles/software/123456", {"articles": made.FIGSHARE})
     assert unversioned.version == "2"
 
@@ -320,6 +326,33 @@ def test_archiveorg() -> None:
             item_of(ArchiveOrgHelper, CASES["archiveorg"][1], {"/metadata/": body})
     with pytest.raises(FilesetPlatformScopeError):
         item_of(ArchiveOrgHelper, "https://archive.org/download/prices/data/p.csv", {"/metadata/": made.ARCHIVEORG})
+
+
+def test_annexes_of_hal_are_files_too() -> None:
+    body = copy.deepcopy(made.HAL["/search/"])
+    main = "https://hal.science/hal-01234567/file/p.csv"
+    body["response"]["docs"][0]["fileAnnexes_s"] = [main, main.replace("p.csv", "annex.zip")]  # type: ignore[index]
+    files = item_of(HalHelper, CASES["hal"][1], {"/search/": body}).manifest or ()
+    assert [file.path for file in files] == ["p.csv", "annex.zip"]
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "count", "where"),
+    [
+        ("zenodo", "/records/", {"files": {"entries": {}, "count": 1}}, r"files\.count"),
+        ("archiveorg", "/metadata/", {"files_count": "5"}, "files_count"),
+        ("dryad", "/files", {"total": 2}, "total"),
+        ("osf", "/d1/", {"meta": {"total": 2}}, r"meta\.total"),
+        ("osf", "/d1/", {"links": {"meta": {"total": 2}}}, r"links\.meta\.total"),
+    ],
+)
+def test_fewer_files_than_there_are_is_an_error(name: str, part: str, count: dict[str, Any], where: str) -> None:
+    """A list that was cut must not become a data set that looks complete."""
+    cls, url, bodies = CASES[name]
+    key = next(key for key in bodies if part in key)
+    body: Any = bodies[key]
+    with pytest.raises(PlatformError, match=f"^{where}: there are"):
+        item_of(cls, url, {key: {**body, **count}, **{other: it for other, it in bodies.items() if other != key}})
 
 
 def test_folders_of_osf_and_mendeley() -> None:

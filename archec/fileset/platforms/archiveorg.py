@@ -12,6 +12,7 @@ from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     Question,
     Questions,
+    check_count,
     check_known,
     license_of,
     manifest_file,
@@ -57,9 +58,10 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         if body["is_collection"].flag() or kind in ("collection", "web", "account"):
             members = [one for field in meta["related_collections"].one_or_more() if (one := field.text_or_none())]
             raise FilesetPlatformScopeError(f"{asked} is a {kind or 'collection'}, not an item", members=members)
-        rows = (_file(row, known, base) for row in body["files"].items())
+        files = [_file(row, known, base) for row in body["files"].items()]
+        check_count(body["files_count"], len(files))
         return self.item(
-            url, known, [file for file in rows if file is not None], title=_first(meta["title"]), name=known,
+            url, known, [file for file in files if file is not None], title=_first(meta["title"]), name=known,
             meta={"license": license_of(meta["licenseurl"])},
             page=urljoin(base, f"/details/{known}"), bundle=urljoin(base, f"/compress/{known}"),
             published=next((one.tist() for one in meta["publicdate"].one_or_more()), 0),

@@ -324,26 +324,40 @@ def check_known(asked: str, known: str) -> None:
         raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
 
 
+def check_count(told: Field, listed: int) -> None:
+    """Raises PlatformError if a platform lists fewer files than it says there are."""
+    count = told.whole_or_none()
+    if count is not None and count > listed:
+        raise PlatformError(f"{told.shown}: there are {count} files, but {listed} are listed")
+
+
 def paged_files(
-    page: str | None,
+    page: str,
     base: str,
+    rows: Callable[[Field], Field],
     files: Callable[[Field], Iterable[FilesetManifestFile]],
     following: Callable[[Field], Field],
+    total: Callable[[Field], Field] = lambda body: Field(None),
 ) -> FileQuestions:
-    """Asks for all pages of a list and returns their files. ``following`` gets the link to the next page, null on the
-    last one. Raises PlatformError for a list without end."""
+    """Asks for all pages of a list and returns the files of their rows. ``following`` gets the link to the next page,
+    null on the last one, ``total`` the number of rows that the last page states. Raises PlatformError for a list
+    without end, or with fewer rows."""
     found: list[FilesetManifestFile] = []
     asked: set[str] = set()
-    while page is not None:
+    listed = 0
+    while True:
         if page in asked or len(asked) >= _MOST_PAGES or len(found) > MOST_FILES:
             raise PlatformError(f"{page[:300]}: the list of files does not come to an end")
         asked.add(page)
         answer = yield Question(page)
         body = answer.json()
-        found += files(body)
+        found += files(rows(body))
+        listed += sum(1 for _ in rows(body).items())
         link = following(body)
-        page = None if link.is_null else same_origin(link, base)
-    return found
+        if link.is_null:
+            check_count(total(body), listed)
+            return found
+        page = same_origin(link, base)
 
 
 def manifest_file(

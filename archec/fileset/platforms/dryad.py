@@ -54,7 +54,8 @@ class DryadHelper(FilesetPlatformHelper):
             raise PlatformNotFound("the data set has no published version")
         manifest = yield from paged_files(
             f"{same_origin(link, base + '/')}/files?per_page=100", base + "/",
-            lambda body: _files(body["_embedded"]["stash:files"], base), lambda body: body["_links"]["next"]["href"],
+            lambda body: body["_embedded"]["stash:files"], lambda rows: _files(rows, base),
+            lambda body: body["_links"]["next"]["href"], lambda body: body["total"],
         )  # fmt: skip
         number = data["versionNumber"].whole_or_none()
         return self.item(

@@ -116,22 +116,22 @@ def _old_files(body: Field, rest: str) -> list[FilesetManifestFile]:
 
 
 def _new_files(url: str, base: str) -> FileQuestions:
-    def files(body: Field) -> Iterator[FilesetManifestFile]:
-        for row in body["_embedded"]["bitstreams"].items():
+    def files(rows: Field) -> Iterator[FilesetManifestFile]:
+        for row in rows.items():
             link = download_url(row["_links"]["content"]["href"], base)
             size, extra = row["sizeBytes"].whole_or_none(), {"file_id": row["uuid"].word_or_none()}
             yield manifest_file(row["name"].text(), size, _sums(row), link, None, extra)
 
-    def bundles(body: Field) -> Iterable[FilesetManifestFile]:
-        for bundle in body["_embedded"]["bundles"].items():
+    def bundles(rows: Field) -> Iterable[FilesetManifestFile]:
+        for bundle in rows.items():
             if bundle["name"].text_or_none() == "ORIGINAL":
                 lists.append(same_origin(bundle["_links"]["bitstreams"]["href"], base))
         return ()
 
     lists: list[str] = []
-    manifest = yield from paged_files(url, base, bundles, _next)
+    manifest = yield from paged_files(url, base, lambda body: body["_embedded"]["bundles"], bundles, _next)
     for first in lists:
-        manifest += yield from paged_files(first, base, files, _next)
+        manifest += yield from paged_files(first, base, lambda body: body["_embedded"]["bitstreams"], files, _next)
     return manifest
 
 

@@ -131,12 +131,15 @@ def _manifest(article: Field, base: str) -> list[FilesetManifestFile]:
         raise PlatformRestrictedError("the article does not list its files, as during an embargo", due=until.tist())
     if not rows.is_list:
         raise PlatformError(f"{rows.shown}: must be a list")
-    return [_file(row, base) for row in rows.items()]
+    folders = article["folder_structure"] if article["folder_structure"].is_object else Field(None)
+    return [_file(row, folders, base) for row in rows.items()]
 
 
-def _file(row: Field, base: str) -> FilesetManifestFile:
-    path, size = row["name"].text(), row["size"].whole_or_none()
-    extra: dict[str, object] = {"file_id": row["id"].word_or_none()}
+def _file(row: Field, folders: Field, base: str) -> FilesetManifestFile:
+    number, size = row["id"].word_or_none(), row["size"].whole_or_none()
+    folder = folders[number or ""].text_or_none()
+    path = f"{folder.strip('/')}/{row['name'].text()}" if folder else row["name"].text()
+    extra: dict[str, object] = {"file_id": number}
     if row["is_link_only"].flag():
         extra["link"] = row["download_url"].text_or_none()
         return manifest_file(path, None, checksums(), None, None, extra, Status.SKIPPED_LINK_ONLY.value)

@@ -40,14 +40,15 @@ class HalHelper(FilesetPlatformHelper):
         found = self.named_in(url)
         asked, version, base = found[1], found[2], self.base(url)
         wanted = f"halId_s:{asked}" + (f"%20AND%20version_i:{version}" if version else "")
-        names = "halId_s,version_i,title_s,files_s,uri_s,submittedDate_s"
+        names = "halId_s,version_i,title_s,files_s,fileAnnexes_s,uri_s,submittedDate_s"
         answer = yield Question(f"{base}/search/?q={wanted}&fl={names}&wt=json&sort=version_i%20desc&rows=1")
         row = next(answer.json()["response"]["docs"].items(), None)
         if row is None:
             raise PlatformNotFound(f"HAL has no deposit {asked}")
         known, number = row["halId_s"].text(), row["version_i"].whole_or_none() or 1
         check_known(asked, known)
-        urls = [download_url(one, base) for one in row["files_s"].one_or_more()]
+        fields = (*row["files_s"].one_or_more(), *row["fileAnnexes_s"].one_or_more())
+        urls = dict.fromkeys(download_url(one, base) for one in fields)
         manifest = [manifest_file(unquote(urlsplit(one).path.rpartition("/")[2]) or known, None, checksums(), one)
                     for one in urls]  # fmt: skip
         title = next((one.text_or_none() or "" for one in row["title_s"].one_or_more()), "")

@@ -102,10 +102,10 @@ def _files(url: str, base: str) -> FileQuestions:
     manifest: list[FilesetManifestFile] = []
     folders = [url]
 
-    def files(body: Field) -> Iterator[FilesetManifestFile]:
-        if not body["data"].is_list:
-            raise body["data"].error("a list")
-        for row in body["data"].items():
+    def files(rows: Field) -> Iterator[FilesetManifestFile]:
+        if not rows.is_list:
+            raise rows.error("a list")
+        for row in rows.items():
             attributes = row["attributes"]
             if attributes["kind"].text() == "folder":
                 folders.append(same_origin(row["relationships"]["files"]["links"]["related"]["href"], base))
@@ -115,7 +115,10 @@ def _files(url: str, base: str) -> FileQuestions:
     for number, folder in enumerate(folders):
         if number >= _MOST_FOLDERS or len(manifest) > MOST_FILES or folder in folders[:number]:
             raise PlatformError(f"{folder[:300]}: the list of directories does not come to an end")
-        manifest += yield from paged_files(folder, base, files, lambda body: body["links"]["next"])
+        manifest += yield from paged_files(
+            folder, base, lambda body: body["data"], files, lambda body: body["links"]["next"],
+            lambda body: body["links"]["meta"]["total"] if body["meta"]["total"].is_null else body["meta"]["total"],
+        )  # fmt: skip
     return sorted(manifest, key=lambda file: file.path)
 
 

@@ -18,6 +18,7 @@ from archec.fileset.platforms.base import (
     PlatformAnswer,
     Question,
     Questions,
+    check_count,
     check_known,
     download_url,
     identified,
@@ -86,6 +87,8 @@ class InvenioHelper(FilesetPlatformHelper):
             (None, row) for row in rows.items()
         )  # fmt: skip
         manifest = [_file(row, key, known, base, folder) for key, row in pairs]
+        if record["files"].is_object:
+            check_count(record["files"]["count"], len(manifest))
         meta = record["metadata"]
         relation = next(meta["relations"]["version"].items(), Field(None))
         index = relation["index"].whole_or_none()
@@ -200,8 +203,8 @@ def _file(row: Field, key: str | None, record: str, base: str, folder: str | Non
     size = row["size"] if not row["size"].is_null else row["filesize"]
     links = row["links"]
     link = next((links[name] for name in ("content", "download", "self") if not links[name].is_null), links["self"])
-    if link.is_null and folder:  # B2SHARE
-        link = Field(f"{folder}/{quote(path)}", link.path)
+    if link.is_null and folder:  # a bucket of B2SHARE, or the list of files of a record
+        link = Field(f"{folder}/{quote(path)}{'/content' if folder.endswith('/files') else ''}", link.path)
     url = download_url(link, base)
     named = _NAMED_RECORD.search(url.partition("?")[0])
     if named is not None and named[1] != record:
