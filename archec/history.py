@@ -102,8 +102,8 @@ class History:
             before = state
 
     def noting(self, when: int, state: str) -> tuple[int, ...] | None:
-        """The entries that only restate ``state`` once it is noted at ``when``; None if it is not to be noted: it is
-        the state as of then, or another is held from exactly then on (held is held)."""
+        """The tists of the entries that become redundant if ``state`` is noted at ``when``. None if it must not be
+        noted, because it already is the state then, or another is held from exactly then on (held is held)."""
         i = bisect_right(self.tists, when)
         now = self.states[i - 1] if i else None
         if now == state or (now is not None and self.tists[i - 1] == when):
@@ -111,7 +111,8 @@ class History:
         return self.tists[i : i + 1] if self.states[i : i + 1] == (state,) else ()
 
     def changed(self, put: Mapping[int, str | None], drop: Iterable[int] = ()) -> History:
-        """The history with entries put into it, and others dropped. A loss of what was never held is none."""
+        """The history with the entries ``put`` added and those in ``drop`` removed. Losses before the first held state
+        are removed as well."""
         entries = {**self.as_dict(), **put}
         for tist in drop:
             if tist not in put:

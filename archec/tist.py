@@ -78,7 +78,7 @@ def iso(tist: int) -> str:
 
 
 def parse_when(text: str) -> int:
-    """A tist from what an operator types: a tist itself, or any date that python-dateutil reads.
+    """Parses the input of an operator: a tist, or any date that python-dateutil reads.
 
     Dates without a zone are UTC; a missing month, day or time of day defaults to the first:
     ``2009-05`` means 2009-05-01T00:00:00Z. A bare number of nine to twelve digits is a tist;

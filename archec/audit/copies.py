@@ -39,8 +39,8 @@ class Copy(Protocol):
         ...
 
     def size(self, tist: int, id: str) -> int | None:  # noqa: A002
-        """The size in bytes of what was noted of an obi at ``tist``, redirects followed; None if it does not
-        exist, -1 if unknown."""
+        """The size in bytes of what was noted of an obi at ``tist``, following redirects; None if it does not exist, -1
+        if the size is unknown."""
         ...
 
     def journal(self, name: str) -> Iterator[bytes]:

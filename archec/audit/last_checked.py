@@ -251,7 +251,7 @@ class Memory(Database):
             self.close()
             raise
 
-    # -- what was checked -------------------------------------------------------------------------
+    # -- checks -----------------------------------------------------------------------------------
 
     def checked(self) -> dict[int, Checked]:
         """How far each journal was checked, by run."""
@@ -316,7 +316,7 @@ class Memory(Database):
         sql = "SELECT run FROM checked UNION SELECT run FROM journal UNION SELECT run FROM bad"
         return {run for (run,) in self.fetch(sql)}
 
-    # -- what is bad ------------------------------------------------------------------------------
+    # -- bad entries ------------------------------------------------------------------------------
 
     def bad(self) -> Iterator[Bad]:
         """All entries that are known to be bad, by tist and id; page by page."""

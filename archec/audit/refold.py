@@ -1,7 +1,7 @@
 """Refold: folds the journals again in scratch space and compares the result with the catalogue.
 
-Everything in the catalogue is compared: its documents, and the lists that it keeps besides them (what is lost, what
-returned, what is due, where texts and files are mentioned).
+Everything in the catalogue is compared: its documents, and its additional lists (losses, returns, due files, and the
+mentions of texts and files).
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _with_absolute_paths(collection: CollectionConfig, base: Path) -> Collection
 
 
 def _folders(root: Path, indexes: str, archives: Any) -> dict[str, Any]:
-    """The collections of the directories below ``collections_root``, each of which is one, as in pywb."""
+    """Returns a collection for each directory below ``collections_root``, as pywb does."""
     try:
         names = sorted(path.name for path in root.iterdir() if (path / indexes).is_dir())
     except OSError:
@@ -127,7 +127,7 @@ def _below(folder: Path, place: Any) -> Any:
 
 
 def _everything(root: Path, folders: dict[str, Any]) -> dict[str, Any]:
-    """All collections of a directory as one; of none, a source that is empty and says so."""
+    """All collections of a directory as one. If there are none, an index that is empty and reported as such."""
     if not folders:
         return {"index": str(root)}
     return {
@@ -137,8 +137,8 @@ def _everything(root: Path, folders: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_archives(value: dict[str, Any], archives: Any, own: Collection[str] = KEYS) -> dict[str, Any]:
-    """A collection or step without the settings that are ignored, and with the file's archive paths if it has none. In
-    pywb, a timeout below 1 means the default."""
+    """A collection or step without the ignored settings, and with the file's archive paths if it has none. In pywb, a
+    timeout below 1 means the default."""
     value = {key: item for key, item in value.items() if not _is_ignored(key, own)}
     if isinstance(value.get("sequence"), list):
         value["sequence"] = [

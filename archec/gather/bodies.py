@@ -30,10 +30,10 @@ from archec.workers.pipe import Inbox, Nonsense, encode, frame
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096
 _PAGE = 1 << 16
-"""Bytes of a page that are searched for signs of what it is."""
+"""Number of bytes at the beginning of a page that are searched for a login form and robots tags."""
 _CHUNK = 1 << 20
 _MOST = 32_000_000
-"""Size of the file in bytes at which it is rewritten with what is still needed."""
+"""Size of the file in bytes at which it is rewritten with the hops that are still needed."""
 _decoder = msgspec.msgpack.Decoder(Hops)
 
 
@@ -64,7 +64,7 @@ class Bodies:
         return hop._replace(md5=found.md5, sha256=found.sha256, size=found.size, temp="")
 
     def left(self, hop: Hop) -> Hop | None:
-        """A hop of a killed run with its body, temporary or stored; None if that is incomplete."""
+        """The hop of a killed run, if its body, temporary or stored, is complete; None otherwise."""
         if hop.kind != "body":
             return hop
         try:
@@ -100,14 +100,14 @@ class Bodies:
             return sniff(file.read(_HEAD), hop.content_type, encoding)
 
     def page(self, hop: Hop, kind: str) -> bytes:
-        """The beginning of a new page, decompressed; empty for what is no page."""
+        """The beginning of a new page, decompressed; empty if the body is not a page or was stored before."""
         if kind not in HTML or not hop.temp:
             return b""
         with open(self._path(hop.temp), "rb") as file:
             return decoded_head(file.read(_PAGE), hop.header("content-encoding"))
 
     def item(self, effect: Effect, seen: VisitResult) -> CommitItem:
-        """A visit's record with what must be on disk before it: a body, a link to one, or an orphan."""
+        """A visit's record, and the body, link or orphan that must be on disk before it is journalled."""
         record, hop = effect.record, seen.hop
         if not effect.keep:
             return CommitItem(record)
@@ -166,8 +166,8 @@ def received_path(work: Path, run: int) -> Path:
 
 
 def received(work: Path, run: int) -> list[Hop]:
-    """The hops that a killed run has left, the last one for each URL; empty if there is no such file. An incomplete
-    last line is skipped."""
+    """The hops left by a killed run, the last one for each URL; empty if there is no such file. An incomplete last line
+    is skipped."""
     last: dict[str, Hop] = {}
     inbox = Inbox()
     try:

@@ -29,8 +29,8 @@ _TARBALL = re.compile(r".*\.(?:tar(?:\.(?:gz|zst|xz|bz2))?|t(?:gz|zst|xz|bz2))",
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A data set to read: a ``directory`` or a ``tarball``; ``tist`` is 0 if only the times of its
-    members determine it, ``sha256`` is that of a tarball's bytes."""
+    """A data set to read: a ``directory`` or a ``tarball``. ``tist`` is 0 if it is only determined by the times of the
+    members. ``sha256`` is that of a tarball's bytes."""
 
     path: Path
     form: str
@@ -44,7 +44,7 @@ class Chosen:
 
 
 def printable(path: Path) -> str:
-    """A path as text; bytes of it that are not UTF-8 are written as escapes."""
+    """A path as text, with escapes for bytes that are not UTF-8."""
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -147,8 +147,8 @@ def newest_member(path: Path, newest: int) -> int:
 def in_order(config: Config, paths: Iterable[Path], as_of: int | None) -> list[Chosen]:
     """The data sets at ``paths``, oldest first; those dated by their members come last.
 
-    A directory with tarballs stands for these; any other directory is a data set. Raises an ArchecError if one of them
-    is missing, and BadName that lists all names with an ambiguous or invalid date, before anything is read.
+    A directory with tarballs is replaced by these; any other directory is a data set. Raises, before anything is read,
+    an ArchecError if one of them is missing, and BadName with all names that have an ambiguous or invalid date.
     """
     now = stamp()
     chosen: dict[Path, Chosen] = {}

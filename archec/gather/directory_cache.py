@@ -43,7 +43,7 @@ from archec.sqlite import Database, Role
 
 _VERSION = 1
 _SLACK_NS = 2_000_000_000
-"""How much older than the reading a file's times must be: clocks of file systems are coarse, some of two seconds."""
+"""Minimum age of a file's times at the beginning of the reading: some file systems have clocks of two seconds."""
 _MAX_DEPTH = 64
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -122,8 +122,8 @@ class HostTable:
         self._answered[host] = self._clock()
 
     def has_network(self, url: str) -> bool:
-        """Whether another host than that of the URL has answered within five minutes: then a failure counts against
-        this one."""
+        """Whether a host other than that of the URL has answered within the last five minutes, so that a failure counts
+        against this host."""
         host, now = host_of(url), self._clock()
         return any(now - when <= _NETWORK for other, when in self._answered.items() if other != host)
 

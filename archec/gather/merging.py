@@ -20,8 +20,8 @@ from archec.ids import archive_of
 
 
 class Case(NamedTuple):
-    """A tobi whose history the data set may change: the template that counts in the data set, None if there is none,
-    and whether the catalogue has the tobi."""
+    """A tobi whose history the data set may change: the template that counts in the data set (None if there is none),
+    and whether the tobi is in the catalogue."""
 
     id: str
     found: Found | None

@@ -90,11 +90,11 @@ def awaiting(catalogue: Catalogue) -> list[HeldBack]:
 
 
 def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
-    """Accepts losses: all that ``run`` (for templates: the one that read their data set) holds back, or those of the
-    archives, archives' directories, hosts and ids in ``wanted``.
+    """Accepts losses that a run holds back: all of them, or those of the archives, archives' directories, hosts and ids
+    in ``wanted``. For templates, ``run`` is the one that read their data set.
 
-    Templates are lost from the first data set on that lacks them. Those that a later data set or visit has shown to be
-    back stay as they are. Raises :class:`NotHeld` if there are none.
+    A template is lost from the first data set on that lacks it. Templates and files that a later data set or visit has
+    shown to be back stay as they are. Raises :class:`NotHeld` if the run holds back none of these losses.
     """
     with locked(config, "losses") as archive:
         catalogue = archive.catalogue
@@ -168,8 +168,8 @@ class Retracted(NamedTuple):
 def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> Retracted:
     """Retracts a data set, or reverses that.
 
-    ``wanted`` is the run that read it, or the sha256 of its file or a prefix of it. Raises :class:`NotHeld` if there is
-    no such data set, :class:`UsageError` if there are several, or if nothing would change.
+    ``wanted`` is the run that read it, or the sha256 of its file or a prefix of that. Raises :class:`NotHeld` if there
+    is no such data set, :class:`UsageError` if there are several, or if nothing would change.
     """
     with locked(config, "retract") as archive:
         catalogue = archive.catalogue

@@ -58,7 +58,7 @@ def due_files(catalogue: Catalogue, config: FetchConfig, now: int, run: int = MA
 
 
 def refusals(config: FetchConfig) -> str:
-    """A checksum of the settings by which archec itself refuses to fetch a file, or to keep it."""
+    """A checksum of the settings by which archec itself refuses to fetch or to keep a file."""
     rules = (
         config.allow_networks, config.deny, config.insecure_hosts, config.max_size, config.robots, config.robots_tags,
     )  # fmt: skip
@@ -75,7 +75,7 @@ def _has_finished(run: Run) -> bool:
 
 
 def _not_due(catalogue: Catalogue, now: int, beyond: int) -> Iterator[DueFobi]:
-    """The files that were refused, without those that are due anyway."""
+    """The files that were refused, except those that are due anyway."""
     refused = catalogue.with_outcome(_REFUSED)
     while page := list(islice(refused, _BATCH)):
         for fobi in catalogue.obis("fobi", page).values():

@@ -1,6 +1,6 @@
 """Suspects: contents that are probably not the intended ones (a soft 404, a login page); and the robots tags of files.
 
-Suspect contents are stored and marked (design, section 5); nothing is lost or refused because of it.
+Suspect contents are stored and marked (design, section 5); nothing is lost or refused because of the mark.
 """
 
 from __future__ import annotations

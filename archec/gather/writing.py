@@ -19,7 +19,7 @@ from archec.store.reader import open_obi
 from archec.store.writer import Writer
 
 _LONGEST_TITLE = 2000
-"""Maximum length of a title in the catalogue, in characters; the file in the obi store has all of it."""
+"""Maximum length of a title in the catalogue, in characters; the file in the obi store has the whole title."""
 _LONGEST_KIND = 100
 _MOST_REFS = 100_000
 """Maximum number of characters of all refipos of one template, about a thousand files. The catalogue keeps them for

@@ -1,7 +1,7 @@
 """Ids of filesets: ``fileset:PLATFORM:DOMAIN:WORK``, where WORK is the platform's id of all versions.
 
-In each part every byte of UTF-8 outside ``A-Z a-z 0-9 - . _ ~`` is escaped; in WORK, ``:`` and ``/`` are not. A version
-is given as ``@VERSION`` after the id, and is not part of it.
+In each part every byte of UTF-8 outside ``A-Z a-z 0-9 - . _ ~`` is escaped, except ``:`` and ``/`` in WORK. A version
+follows the id as ``@VERSION``, and is not a part of it.
 """
 
 from __future__ import annotations

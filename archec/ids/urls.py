@@ -160,7 +160,7 @@ def _split_rest(rest: str) -> tuple[str, str]:
 
 
 def _clean(text: str, safe: str) -> str:
-    """Normalises the escapes of a path or a query, and escapes all that is not ``safe``."""
+    """Normalises the escapes of a path or a query, and escapes all characters that are not ``safe``."""
     text = _LOOSE_PERCENT.sub("%25", text)
     text = _ESCAPED.sub(_tidy_escape, text)
     return quote(text, safe=safe + "~", encoding="utf-8", errors="surrogatepass")

@@ -189,7 +189,7 @@ def _without_templates(blob: Blob, data: bytes, problems: list[Problem]) -> bool
     return code == "commented-out"
 
 
-# -- handles as templates spell them --------------------------------------------------------------
+# -- raw handles ----------------------------------------------------------------------------------
 
 
 def handle_in(first: str, following: Iterable[str]) -> str:
@@ -197,7 +197,7 @@ def handle_in(first: str, following: Iterable[str]) -> str:
 
     A handle has no white space, so a following line is part of it only if it is a single word. Anything else after
     the last field of a file (a rule of dashes, a closing HTML tag, a lone Ctrl-Z, prose) is not. White space at the
-    ends of the lines of a wrapped handle is removed, blanks inside a line are kept.
+    ends of the lines of a wrapped handle is removed; blanks inside a line are kept.
     """
     handle = first.strip(" \t\n\r\x0b\x0c\x1a")
     for line in following:
@@ -217,7 +217,7 @@ def handle_in(first: str, following: Iterable[str]) -> str:
 
 
 def id_of(handle: str) -> str:
-    """The id of a raw handle, ``""`` if it is not valid. HTML tags at its end are no part of it."""
+    """The id of a raw handle, ``""`` if it is not valid. HTML tags at its end are ignored."""
     if handle[-1:] == ">" and len(handle) < 1000:
         handle = _MARKUP.sub("", handle)
     try:

@@ -177,7 +177,7 @@ def _lost_of_few(catalogue: Catalogue, archive: str) -> dict[Kind, list[Moment]]
     }
 
 
-# -- what is listed -------------------------------------------------------------------------------
+# -- details --------------------------------------------------------------------------------------
 
 
 def _reason(obi: Obi, tist: int) -> str:

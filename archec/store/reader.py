@@ -37,7 +37,7 @@ _NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
 class Reader:
     """Reads many obis and keeps their directories open. A context manager, not thread-safe.
 
-    Each method raises :class:`NotHeld` if nothing was noted, :class:`CorruptArchive` for links that leave the store,
+    Every method raises :class:`NotHeld` if nothing was noted, :class:`CorruptArchive` for links that leave the store,
     loop or dangle, and :class:`StorageFailed` if the disk cannot be read.
     """
 
