@@ -99,7 +99,6 @@ class Api:
     async def _memento(
         self, exchange: Exchange, viewer: Viewer, collection: Collection, base: str, rest: str
     ) -> Response:
-        """Returns a TimeGate, a TimeMap, or a memento."""
         if exchange.query_string:
             rest += f"?{exchange.query_string}"
         if timemap := _TIMEMAP.fullmatch(rest):
@@ -229,5 +228,4 @@ class Api:
         return await exchange.body(self._config.access.max_body, self._config.server.idle_timeout)
 
     def _base(self, exchange: Exchange, name: str) -> str:
-        """The address of a collection."""
         return f"{self._config.server.url or exchange.base}/{quote(name)}"

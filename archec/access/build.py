@@ -121,7 +121,6 @@ class Builder:
         return OwnSource(source.name, archive)
 
     def _resolver(self, resource: ResourceConfig, timeout: float) -> Resolver:
-        """The resolver that finds files by a resource."""
         if resource.kind == "redis":
             return RedisResolver(resource.place, timeout)
         if "://" in resource.place:

@@ -97,7 +97,6 @@ def _complete_merge(file: Path) -> None:
 
 @contextmanager
 def _searched(file: Path) -> Iterator[SortedFile]:
-    """Opens a sorted file for searching."""
     with storage_errors(file), open(file, "rb") as opened:
         yield SortedFile(os.dup(opened.fileno()), skip_mark(opened), file.name)
 
@@ -201,7 +200,6 @@ def write_lines(file: Path, lines: Iterable[bytes]) -> int:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a directory."""
     with storage_errors(folder):
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

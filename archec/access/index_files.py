@@ -117,8 +117,7 @@ class SortedFile:
         return self._found(key)[0]
 
     def _found(self, key: bytes) -> tuple[int, int, bytes]:
-        """The position of the first line that is not less than ``key``, and the bytes read around it with their
-        position: (position, position of the bytes, bytes)."""
+        """As :meth:`find`, with the position and the bytes of the part of the file around it."""
         known, found = self._last
         if key == known:  # a query for the closest rows reads from the same line in both directions
             return found
@@ -325,7 +324,6 @@ def _by_header(line: bytes) -> LineReader:
 
 
 def _is_row(line: bytes) -> bool:
-    """Whether a line is CDXJ or CDX."""
     parts = line.rstrip(b"\r\n").split(b" ")
     return len(parts) in CDX_FORMS or (len(parts) > 2 and parts[2].startswith(b"{"))
 

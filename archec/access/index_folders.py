@@ -93,7 +93,6 @@ class FileSource(LocalSource):
         return best
 
     def _present(self, errors: Errors) -> list[IndexFile]:
-        """The files that exist now."""
         try:
             status = os.stat(self._path)
         except OSError as error:

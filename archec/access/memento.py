@@ -134,7 +134,7 @@ def lost_link(url: str, lost: dict[str, int] | None) -> str:
 
 
 def timegate(at: Addresses, around: View, lost: dict[str, int] | None) -> Response:
-    """The 302 response of a TimeGate."""
+    """The redirect of a TimeGate."""
     chosen = around.chosen
     headers = [
         ("Location", at.memento(chosen)),

@@ -204,5 +204,4 @@ def _rows_of(obi: Obi, origin: Origin) -> Iterator[Row]:
 
 
 def _lines_of(obi: Obi) -> Iterator[bytes]:
-    """The lines of an obi's rows."""
     return (row.line for row in _rows_of(obi, NOWHERE))

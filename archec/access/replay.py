@@ -80,7 +80,7 @@ def answer_replay(
 
 
 def _is_known(exchange: Exchange, tag: str, record: Record) -> bool:
-    """Whether the client states that it has these bytes."""
+    """Whether the client has these bytes."""
     tags = exchange.headers.get("if-none-match", "")
     if tags:
         return tags.strip() == "*" or tag in [one.strip().removeprefix("W/") for one in tags.split(",")]
@@ -92,7 +92,6 @@ def _is_known(exchange: Exchange, tag: str, record: Record) -> bool:
 
 
 def _tag(loaded: Loaded) -> str:
-    """The ETag of these bytes."""
     row, record = loaded
     digest = record.get("WARC-Payload-Digest") or row.text("digest")
     parts = (row.url, row.timestamp, digest, record.get("WARC-Record-ID"))

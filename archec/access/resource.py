@@ -169,7 +169,6 @@ async def _original(
 
 
 def _digest(text: str) -> str:
-    """A digest without its algorithm."""
     return text.rpartition(":")[2].upper()
 
 

@@ -58,7 +58,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
 async def _row_at(
     step: Step, viewer: Viewer, loader: WarcLoader, filename: str, first: int, length: int
 ) -> Row | None:
-    """The row of exactly this range, or None. Raises Refused if the viewer may not have the record there."""
+    """The row of exactly this range, or None. Raises Refused unless the viewer may have the record."""
     fields = {"filename": filename, "offset": str(first), "length": str(length)}
     try:
         record = await loader.load_place(Row(b"", "", "", fields, NOWHERE))

@@ -75,8 +75,6 @@ def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
 
 
 class _Collected(Collector):
-    """The metrics of all capabilities."""
-
     def __init__(self, capabilities: Sequence[Capability]) -> None:
         self._capabilities = capabilities
 

@@ -193,7 +193,6 @@ class Client:
     async def _body(
         self, task: FetchTask, flight: Flight, response: httpx.Response, fields: Mapping[str, str], seen: Hop
     ) -> Attempt:
-        """Writes a body to a temporary file of the sink."""
         limit = self._config.max_size
         too_large = Attempt(seen._replace(outcome=Outcome.TOO_LARGE, message=f"larger than {limit} bytes"))
         coding = fields.get("transfer-encoding", "").lower()

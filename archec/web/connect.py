@@ -85,7 +85,6 @@ class Connector:
     async def _open_first(
         self, addresses: Sequence[str], host: str, port: int, timeout: float, *, tls: bool
     ) -> H1Connection:
-        """Connects to the first address that accepts."""
         fault: httpx.TransportError = httpx.ConnectError(f"{host} has no address")
         for address in addresses:
             connect = partial(self._open, address, port, host)
@@ -127,7 +126,6 @@ class Connector:
     async def _tls_through(
         self, proxy: Proxy, host: str, port: int, timeout: float, context: ssl.SSLContext
     ) -> H1Connection:
-        """Starts TLS with a host on a connection through a proxy."""
         connection = await self._to_proxy(proxy, timeout)
         try:
             netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -244,8 +244,7 @@ class H1Connection(asyncio.Protocol):
             self.answers[-1].settle(quiet=True)
 
     def surplus(self) -> None:
-        """Handles data that was not requested: the responses on this connection can no longer be matched with
-        requests."""
+        """Closes the connection because of data that was not requested: its responses no longer match its requests."""
         self._surplus = True
         self._close()
         for answer in self.answers:

@@ -180,7 +180,6 @@ class FetchPool:
             self._send_known(slot)
 
     def _send_known(self, slot: _Slot) -> None:
-        """Sends a process the known state of its hosts."""
         now = time.monotonic()
         known = [
             (host, owner.faults, max(0.0, owner.until - now))

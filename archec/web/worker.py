@@ -73,7 +73,6 @@ def _limit(memory: int) -> None:
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """An event loop: uvloop's if it is installed, otherwise asyncio's."""
     try:
         import uvloop
     except ImportError:
