@@ -36,7 +36,7 @@ _LOOK_BACK = 100
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """The file system of the obi store: total and free bytes and inodes."""
+    """The file system of the obi store: bytes and inodes, in total and available to archec."""
 
     size: int
     free: int
@@ -73,8 +73,8 @@ class ArchiveStatus:
     began, ``last`` the newest gathering, ``success`` the newest one that finished or exhausted its budget, unless no
     host answered its visits. ``hosts`` are the worst of the ``hosts_in_trouble`` in ``hosts_run``, the newest run that
     had files due. ``refused`` is the number of documents that the database refused. ``ahead`` is the number of seconds
-    by which the newest tist is ahead of ``now``. ``damaged`` is the reason why a part of this could not be read from
-    the catalogue, and is empty or 0 here."""
+    by which the newest tist is ahead of ``now``. ``damaged`` is the reason if parts of this could not be read from
+    the catalogue; they are empty or 0."""
 
     now: int
     name: str

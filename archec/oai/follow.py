@@ -38,7 +38,7 @@ class FollowStep(NamedTuple):
 
 
 class Follower:
-    """Updates an index from a catalogue. Two followers of one index are safe, but one is faster.
+    """Updates an index from a catalogue. One follower per index is enough; two do no harm.
 
     ``has_run`` says whether the archive has the journal of a run, by its tist. ``is_complete`` says whether the
     catalogue certainly contains everything in the journals (it does not during a run or a rebuild). ``chunk`` is the
@@ -157,7 +157,7 @@ class Follower:
 
 def _from_start(state: IndexState) -> IndexState:
     """Schedules all items for another look. If the index is not ready, harvesters have not seen any of its items, so
-    none must be compared."""
+    none needs to be compared."""
     return state._replace(cursors=(Cursor(),) * len(ITEM_KINDS), whole=state.ready)
 
 

@@ -195,7 +195,7 @@ _VERBS: Mapping[str, Callable[[_Call], str]] = {
 
 
 def _records(call: _Call, rows: Sequence[IndexRow], form: RecordFormat, asked: str) -> list[str]:
-    """The records of rows: at least one, and as many as fit the maximum size of a page."""
+    """The records of rows: at least one, and no more once they exceed the maximum size of a page."""
     repository, context = call.repository, call.context
     origin = repository.settings.provenance
     records: list[str] = []
@@ -217,7 +217,7 @@ def _records(call: _Call, rows: Sequence[IndexRow], form: RecordFormat, asked: s
 
 
 def _header(repository: Repository, row: IndexRow, asked: str) -> str:
-    """The header of an item. In a set ``asked`` for that it has left it is deleted, and names only that set."""
+    """The header of an item. If the item has left the set ``asked`` for, it is deleted, and names only that set."""
     status = ' status="deleted"' if row.deleted or row.left else ""
     sets = served((asked,) if row.left else row.sets, repository.trees)
     specs = "".join([f"<setSpec>{path}</setSpec>" for path in sets])

@@ -94,7 +94,7 @@ def aliased(path: str) -> str:
 
 
 def served(paths: Sequence[str], trees: AbstractSet[str]) -> list[str]:
-    """The setSpecs of an item that are in ``trees``; a set with two names has both."""
+    """The setSpecs of an item that are in ``trees``; the tree with two names may be in it under either or both."""
     found: list[str] = []
     for path in paths:
         tree = path.partition(":")[0]
