@@ -31,7 +31,7 @@ def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
 
 
 def loss_note(visit: Visit, run: int) -> Note:
-    """The note of a loss that this visit confirms, and that ``run`` notes."""
+    """The note by ``run`` on a loss that a visit confirms."""
     why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
     return Note(run, "lost", reason=why, status=visit.status, target=visit.target, seen=visit.checked)
 

@@ -105,8 +105,8 @@ class _Facts:
 def visits_files(archive: Archive, run: int) -> bool:
     """Whether the journal of a run has a visit to a file."""
     journal = journal_of(archive.layout, run)
-    said = _relevant_records(journal) if journal is not None else ()
-    return any(isinstance(record, ObiChange) and record.visit is not None for record, _ in said)
+    found = _relevant_records(journal) if journal is not None else ()
+    return any(isinstance(record, ObiChange) and record.visit is not None for record, _ in found)
 
 
 def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:

@@ -175,7 +175,7 @@ class Catalogue(ABC):
 
     @abstractmethod
     def _count(self, kind: Kind) -> tuple[int, int, int]:
-        """How many obis of a kind are held, are lost, and never were held."""
+        """The numbers of obis of a kind that are held, that are lost, and that were never held."""
 
     @abstractmethod
     def incidences(self, kind: Kind, after: Moment = START, *, run: int | None = None) -> Iterator[Moment]:

@@ -158,7 +158,7 @@ class Field:
 
 
 def parse(body: bytes, name: str = "", objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Field:
-    """Parses JSON; ``name`` is the path of its root in messages, ``objects`` makes an object of its members. Raises
+    """Parses JSON. ``name`` is the path of its root in messages, ``objects`` builds an object from its members. Raises
     PlatformError if it is invalid or too large."""
     if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise PlatformError(f"{name or 'the answer'}: has more than {_MOST_VALUES} values")

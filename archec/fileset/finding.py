@@ -47,7 +47,7 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
     is no data set."""
     identifier = identifier_of(request.base_url, work.archive.config.fileset.resolver)
     if identifier is not None:
-        found.url = await _asked(work, resolved(identifier, work.archive.config.fileset.resolver), found, None)
+        found.url = await _ask(work, resolved(identifier, work.archive.config.fileset.resolver), found, None)
     else:
         found.url = _known_url(request.base_url, work.registry.helpers)
     if not found.url:
@@ -70,14 +70,15 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
     found.domain, found.platform_id = found.helper.domain(url) or None, found.helper.id_in(url) or None
     questions = found.helper.questions(asked, resource, follow=work.options.follow_concept)
     try:
-        found.item = public_item(await _asked(work, questions, found, found.helper))
+        found.item = public_item(await _ask(work, questions, found, found.helper))
     except NoPlatformMatch as problem:
         raise NoPlatformMatch(f"{problem.message}; {_tried(work)}") from problem
 
 
-async def _asked(work: Work, questions: Any, found: Found, helper: FilesetPlatformHelper | None) -> Any:
-    """Drives a generator of questions and returns its result. The answers are collected in ``found``, without secrets:
-    a large one is parsed for that now, while no rows have been made of it."""
+async def _ask(work: Work, questions: Any, found: Found, helper: FilesetPlatformHelper | None) -> Any:
+    """Sends the questions of a generator and returns its result. The answers are collected in ``found``, without
+    secrets. These are removed before the generator builds rows from an answer, which saves memory for large ones.
+    """
     try:
         question: Question = next(questions)
         while True:

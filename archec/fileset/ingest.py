@@ -133,7 +133,7 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
         when = tist_for(history, work.run, newer, item.published, taken)
         items, found.state = state_items(known, manifest, when, work.run, writer)
         work.refused.discard((fileset, found.state))
-        taken.add(when)  # bytes may be held there that are no state any more
+        taken.add(when)  # bytes of a former state may be held there
         for one in items:
             work.commits.add(one)
         work.commits.commit()

@@ -69,7 +69,7 @@ class Items:
             "PUT", url, {**self._secret, **headers, "Content-Length": str(size)}, stream
         )  # fmt: skip
         if status not in (200, 201):
-            raise UploadFailed(f"{url}: HTTP {status}{_said(body)}")
+            raise UploadFailed(f"{url}: HTTP {status}{_error_message(body)}")
 
     async def shown(self, item: str, wanted: Mapping[str, ItemFile]) -> None:
         """Waits until an item lists the files as they were sent, for at most ``fetch.max_delay``."""
@@ -147,7 +147,7 @@ def _encoded(value: str) -> str:
     return text if text.isascii() and text.isprintable() else f"uri({quote(text)})"
 
 
-def _said(body: bytes) -> str:
+def _error_message(body: bytes) -> str:
     """The message in the XML of an error, with a colon before it; empty if there is none."""
     found = re.search(r"<Message>([^<]{1,300})</Message>", body[:10_000].decode("utf-8", "replace"))
     return f": {clean(found[1])}" if found is not None else ""

@@ -122,8 +122,8 @@ def loss_item(known: Obi, run: int, reason: str) -> CommitItem:
 def tist_for(
     history: History, run: int, newer: Sequence[int] = (), published: int = 0, taken: Collection[int] = ()
 ) -> int:
-    """The tist for a version: that of the run, or a later one if the run has noted another version already. It is none
-    of ``taken``, at which other bytes are held.
+    """The tist for a version: that of the run, or a later one if the run has noted another version already, but never
+    one of ``taken``, at which other bytes are held.
 
     A version older than those at ``newer`` is noted before them: at ``published``, if that is between the state before
     them and the earliest of them, else at the last free tist before them.

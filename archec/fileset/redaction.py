@@ -99,16 +99,16 @@ def public_body(body: bytes) -> bytes:
 
 
 def _public_json(body: bytes) -> bytes:
-    """Removes secrets from JSON. Raises PlatformError, RecursionError."""
+    """Removes secrets from JSON. Returns ``body`` itself if there are none. Raises PlatformError, RecursionError."""
     is_unique = True
 
-    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         nonlocal is_unique
         found = dict(pairs)
-        is_unique = is_unique and len(found) == len(pairs)  # of equal names, only the last value was looked at
+        is_unique = is_unique and len(found) == len(pairs)  # of equal names, only the last value is checked
         return found
 
-    value = parse(body, objects=made).raw
+    value = parse(body, objects=build).raw
     public = public_value(value)
     return body if public is value and is_unique else json.dumps(public).encode()
 

@@ -61,7 +61,7 @@ class FilesetIngestStrategy:
             kept = self.work.options.selection.of(kept)
         if not (all(map(is_whole, kept)) if files is None else same_files(files, kept)):
             return None
-        message = _what_lacks(kept)
+        message = _first_failure(kept)
         status = Status.SUCCESS_PARTIAL if message else Status.SUCCESS_EXISTING
         return self._captured(ArchiveStrategyResult(
             ingest_strategy=self.strategy.value, status=status.value, manifest=kept, bundle=held.manifest.bundle,
@@ -98,7 +98,7 @@ class WebStrategy(FilesetIngestStrategy):
         files = await fetch_all(self.work, self.helper, listed, urls, self.limits)
         status = overall(files, single=self.strategy.is_file)
         return self._captured(ArchiveStrategyResult(
-            ingest_strategy=self.strategy.value, status=status.value, manifest=files, message=_what_lacks(files)
+            ingest_strategy=self.strategy.value, status=status.value, manifest=files, message=_first_failure(files)
         ))  # fmt: skip
 
 
@@ -135,7 +135,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
         files = with_safe_paths(found)
         lacking = _lacking(item.manifest or [], files)
         status = Status.BUNDLE_INCOMPLETE if lacking else overall(files, single=False)
-        message = _what_lacks(files)
+        message = _first_failure(files)
         if lacking:
             message = f"the bundle lacks {counted(len(lacking), 'file')}: {lacking[0].path[:200]}"
         return self._captured(ArchiveStrategyResult(
@@ -169,7 +169,7 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
         if held is None or self.work.items is None:
             return None
         wanted = _uploads(item, held)
-        if not _is_there(item):
+        if not _is_archiveorg_item(item):
             try:
                 there = await self.work.items.files(item.archiveorg_item_name or "")
             except UploadFailed:
@@ -185,7 +185,7 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
             return replace(done, ingest_strategy=self.strategy.value)
         self.work.commits.commit()  # uploads are read from the store
         try:
-            if not _is_there(item):
+            if not _is_archiveorg_item(item):
                 await self._upload(item, _uploads(item, done))
         except UploadFailed as problem:
             return replace(
@@ -215,14 +215,14 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
             await items.shown(name, wanted)
 
     def _uploaded(self, item: FilesetPlatformItem, done: ArchiveStrategyResult) -> ArchiveStrategyResult:
-        path = next(iter(_uploads(item, done))) if done.bundle is not None and not _is_there(item) else None
+        path = next(iter(_uploads(item, done))) if done.bundle is not None and not _is_archiveorg_item(item) else None
         return replace(
             done, ingest_strategy=self.strategy.value, archiveorg_item_name=item.archiveorg_item_name,
             bundle_archiveorg_path=path,
         )  # fmt: skip
 
 
-def _is_there(item: FilesetPlatformItem) -> bool:
+def _is_archiveorg_item(item: FilesetPlatformItem) -> bool:
     """Whether the data set itself is an item of archive.org."""
     return item.platform_name == "archiveorg"
 
@@ -258,7 +258,7 @@ def fileset_of(item: FilesetPlatformItem) -> str:
     return FilesetId(item.platform_name, item.platform_domain or "-", work).obi
 
 
-def _what_lacks(files: Sequence[FilesetManifestFile]) -> str:
+def _first_failure(files: Sequence[FilesetManifestFile]) -> str:
     """A message that names the first file that is not held, and why; empty if all are held."""
     failed = next((file for file in files if not is_whole(file)), None)
     extra = failed.extra or {} if failed is not None else {}

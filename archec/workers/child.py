@@ -90,7 +90,7 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
         work: Callable[[Any], Any] = call(function, arguments)
         decode = decoder(_parameters(work)[0]).decode
     except Exception as error:  # noqa: BLE001 - the pool reports it
-        pool.tell(BROKEN, "".join(traceback.format_exception_only(error)).encode("utf-8", "replace"))
+        pool.send(BROKEN, "".join(traceback.format_exception_only(error)).encode("utf-8", "replace"))
         return
     base = _mapped()
     set_limit(resource.RLIMIT_CORE, 0)
@@ -98,15 +98,15 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
         set_limit(resource.RLIMIT_FSIZE, limits.file_size)
     if limits.memory and base:
         set_limit(resource.RLIMIT_AS, base + limits.memory)
-    pool.tell(READY)
+    pool.send(READY)
     while True:
         message = items.get()
         if limits.seconds:
             _limit_cpu(limits.seconds)
         kind, body = _answer(work, decode, message)
-        pool.tell(kind, body)
+        pool.send(kind, body)
         if kind == MEMORY or (limits.memory and _mapped() - base > limits.memory // 2):
-            pool.tell(RETIRED)
+            pool.send(RETIRED)
             return
 
 
@@ -117,7 +117,7 @@ class _Parent:
         self._pipe = pipe
         self._lock = Lock()
 
-    def tell(self, kind: bytes, body: bytes = b"") -> None:
+    def send(self, kind: bytes, body: bytes = b"") -> None:
         with self._lock, suppress(OSError):  # if the pool is gone, the listening thread ends this process
             self._pipe.sendall(frame(kind + body))
 

@@ -65,14 +65,14 @@ class PlatformAnswer(Struct, frozen=True):
         """Raises the FilesetProblem for a status other than 200."""
         if self.status == 200:
             return
-        said = self.message
+        message = self.message
         if self.status == 410:
-            raise PlatformGone(f"the platform has withdrawn it{said}")
+            raise PlatformGone(f"the platform has withdrawn it{message}")
         if self.status in (401, 403, 451):
-            raise PlatformRestrictedError(f"the platform answers with HTTP {self.status}{said}")
+            raise PlatformRestrictedError(f"the platform answers with HTTP {self.status}{message}")
         if self.status == 404:
-            raise PlatformNotFound(f"the platform has no such data set{said}")
-        raise PlatformHttpError(f"{self.url[:300]}: HTTP {self.status}{said}")
+            raise PlatformNotFound(f"the platform has no such data set{message}")
+        raise PlatformHttpError(f"{self.url[:300]}: HTTP {self.status}{message}")
 
     @property
     def message(self) -> str:
@@ -279,8 +279,8 @@ def item_name(*parts: str) -> str:
 def license_of(field: Field) -> str | None:
     """The licence in a field, possibly within an object or list: its URL, id or name; None if there is none."""
     first = next(field.one_or_more(), field)
-    said = [first[name].raw for name in ("url", "uri", "id", "name")] if first.is_object else [first.raw]
-    return next((fields.clean(one) for one in said if isinstance(one, str) and one.lower() not in ("", "none")), None)
+    values = [first[name].raw for name in ("url", "uri", "id", "name")] if first.is_object else [first.raw]
+    return next((fields.clean(one) for one in values if isinstance(one, str) and one.lower() not in ("", "none")), None)
 
 
 def download_url(field: Field, base: str) -> str:
@@ -324,11 +324,11 @@ def check_known(asked: str, known: str) -> None:
         raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
 
 
-def check_count(told: Field, listed: int) -> None:
+def check_count(stated: Field, listed: int) -> None:
     """Raises PlatformError if a platform lists fewer files than it says there are."""
-    count = told.whole_or_none()
+    count = stated.whole_or_none()
     if count is not None and count > listed:
-        raise PlatformError(f"{told.shown}: there are {count} files, but {listed} are listed")
+        raise PlatformError(f"{stated.shown}: there are {count} files, but {listed} are listed")
 
 
 def paged_files(

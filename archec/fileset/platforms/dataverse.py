@@ -215,8 +215,8 @@ def _file(row: Field, base: str, now: int) -> FilesetManifestFile:
     where = f"{number}?" if number is not None else f":persistentId?persistentId={quoted(own or '')}&"
     url = f"{base}/access/datafile/{where}{'format=original' if is_tabular else ''}".rstrip("?&")
     size = data["originalFileSize"].whole_or_none() if is_tabular else data["filesize"].whole_or_none()
-    said = data["checksum"]
-    kind, value = said["type"].text_or_none(), said["value"].text_or_none()
+    checksum = data["checksum"]
+    kind, value = checksum["type"].text_or_none(), checksum["value"].text_or_none()
     sums = checksums(f"{kind}:{value}" if kind and value else None, data["md5"].text_or_none(), kind="md5")
     extra: dict[str, object] = {"file_id": str(number) if number is not None else own}
     mimetype = data["contentType"].text_or_none()

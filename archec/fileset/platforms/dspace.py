@@ -140,5 +140,5 @@ def _next(body: Field) -> Field:
 
 
 def _sums(row: Field) -> Checksums:
-    said = row["checkSum"]
-    return checksums(said["value"].text_or_none(), kind=said["checkSumAlgorithm"].text_or_none())
+    checksum = row["checkSum"]
+    return checksums(checksum["value"].text_or_none(), kind=checksum["checkSumAlgorithm"].text_or_none())
