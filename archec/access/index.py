@@ -18,6 +18,7 @@ from archec.access.rows import Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
 from archec.access.viewer import Viewer
+from archec.access.zipnum import parse_block
 
 TYPES: Mapping[Output, str] = {
     "cdxj": "text/x-cdxj",
@@ -82,14 +83,15 @@ async def _summary(lines: Iterator[bytes], query: Query, viewer: Viewer) -> Resp
     found = await to_thread.run_sync(list, lines)
     if query.output == "text":
         return answer(200, b"".join(line + b"\n" for line in found), TYPES["text"])
-    return answer(200, b"".join(map(_as_block, found)), TYPES["json"])
+    try:
+        return answer(200, b"".join(map(_as_block, found)), TYPES["json"])
+    except ValueError as error:
+        raise Refused(503, "a line of the summary is not in the ZipNum format") from error
 
 
 def _as_block(line: bytes) -> bytes:
-    values = line.decode("utf-8", "replace").split("\t")
-    named = dict(zip(("urlkey", "part", "offset", "length", "lineno"), values, strict=False))
-    numbers = {name: int(value) for name, value in list(named.items())[2:] if value.isdecimal()}
-    return json.dumps(named | numbers).encode() + b"\n"
+    value = parse_block(line)._asdict()
+    return json.dumps({name: item for name, item in value.items() if item is not None}).encode() + b"\n"
 
 
 async def answer_rows(

@@ -118,6 +118,8 @@ class FileSource(LocalSource):
     def _list(self, status: os.stat_result) -> None:
         endings = (*ENDINGS, *SUMMARIES)
         names = {entry.name for entry in os.scandir(self._path) if entry.name.endswith(endings) and entry.is_file()}
+        if any(name.endswith(SUMMARIES) for name in names):  # compressed files are the blocks of a ZipNum index
+            names = {name for name in names if not name.endswith(".gz")}
         self._files = {
             name: self._files.get(name) or self._file(self._path / name, f"{self.name}:{name}")
             for name in sorted(names)
@@ -126,7 +128,7 @@ class FileSource(LocalSource):
 
     def _file(self, path: Path, name: str) -> IndexFile:
         if self.type == "zipnum" or path.name.endswith(SUMMARIES):
-            return ZipNumFile(path, name)
+            return ZipNumFile(path, name, self._packed and self._packed / path.name)
         return IndexFile(path, name, shown_path=self._packed and self._packed / path.name)
 
     def _keep(self, file: IndexFile) -> None:

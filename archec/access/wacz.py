@@ -19,7 +19,7 @@ from pathlib import Path
 
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.index_files import ENDINGS, MAX_UNPACKED, SortedFile
-from archec.access.index_folders import FileSource
+from archec.access.index_folders import SUMMARIES, FileSource
 from archec.access.loading import Place
 from archec.access.query import Query
 from archec.access.rows import Row
@@ -101,14 +101,12 @@ class WaczSource(LocalSource):
         folder = Path(self._folder.name)
         with _opened(self._path) as packed:
             entries = [one for one in packed.infolist() if one.filename.startswith(_INDEXES)]
-            entries = [one for one in entries if one.filename.endswith((*ENDINGS, ".idx"))]
+            entries = [one for one in entries if one.filename.endswith((*ENDINGS, *SUMMARIES))]
             if sum(one.file_size for one in entries) > MAX_UNPACKED:  # zipfile reads no more than the stated size
                 raise zipfile.BadZipFile(f"its index is larger than {MAX_UNPACKED} bytes when it is unpacked")
             for entry in entries:
                 with packed.open(entry) as inner, open(folder / Path(entry.filename).name, "wb") as out:
                     shutil.copyfileobj(inner, out, 1 << 20)
-        if list(folder.glob("*.idx")):  # the other files are the blocks of this ZipNum index
-            folder = next(iter(sorted(folder.glob("*.idx"))))
         return FileSource(self.name, self.type, folder, self._path)
 
 

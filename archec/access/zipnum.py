@@ -2,6 +2,8 @@
 
 A line of the summary is ``KEY TIME TAB PART TAB OFFSET TAB LENGTH TAB NUMBER``. A file next to it (``NAME.loc`` or
 ``location``: part TAB path) has the paths of the parts. Without it, parts are files of that name next to the summary.
+In WACZ files, a line is ``KEY TIME {"offset": OFFSET, "length": LENGTH}``, and a line ``!meta`` before them names the
+only part.
 """
 
 from __future__ import annotations
@@ -11,14 +13,43 @@ import zlib
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
+
+import orjson
 
 from archec.access.errors import SourceFailed
-from archec.access.index_files import IndexFile, SortedFile
+from archec.access.index_files import MAX_LINE, IndexFile, SortedFile
 from archec.access.rows import LineReader, any_row
 
 _MAX_BLOCK = 64 << 20
 """Maximum size in bytes of a decompressed block."""
 _ENDINGS = ("", ".gz", ".cdxj.gz", ".cdx.gz")
+_ONLY = ""
+"""The name of the part where lines of a summary name none."""
+
+
+class Block(NamedTuple):
+    """A line of a summary: the first key and time of a block, its place, and its number if the line has one."""
+
+    urlkey: str
+    part: str
+    offset: int
+    length: int
+    lineno: int | None = None
+
+
+def parse_block(line: bytes) -> Block:
+    """Reads a line of a summary. Raises ValueError."""
+    text = line.decode("utf-8")
+    if text.count("\t") >= 3:
+        start, part, *numbers = text.split("\t")[:5]
+        return Block(start, part, *map(int, numbers))
+    start, brace, rest = text.partition(" {")
+    value = orjson.loads("{" + rest) if brace else {}
+    part, offset, length = value.get("filename", _ONLY), value.get("offset"), value.get("length")
+    if not (isinstance(part, str) and isinstance(offset, int) and isinstance(length, int)):
+        raise ValueError("no place of a block")
+    return Block(start, part, offset, length)
 
 
 class ZipNum:
@@ -47,9 +78,9 @@ class ZipNum:
 
     def _lines(self, block: bytes) -> list[bytes]:
         try:
-            _, part, offset, length = block.decode("utf-8").split("\t")[:4]
-            return self._unpacked(part, int(offset), int(length)).splitlines()
-        except (ValueError, UnicodeDecodeError) as error:
+            _, part, offset, length, _ = parse_block(block)
+            return self._unpacked(part, offset, length).splitlines()
+        except (ValueError, OverflowError) as error:
             raise SourceFailed(f"{self._name}: a line of the summary is not in the ZipNum format") from error
         except OSError as error:
             raise SourceFailed(f"{self._name}: a part cannot be read: {error.strerror}") from error
@@ -91,8 +122,8 @@ def blocks_of(summary: SortedFile, start: bytes, end: bytes) -> Iterator[bytes]:
 class ZipNumFile(IndexFile):
     """A ZipNum index by the path of its summary."""
 
-    def __init__(self, path: Path, name: str) -> None:
-        super().__init__(path, name, lambda line: line.count(b"\t") >= 3)
+    def __init__(self, path: Path, name: str, shown_path: Path | None = None) -> None:
+        super().__init__(path, name, _is_block, shown_path)
 
     def lines(self, *, at_once: bool) -> tuple[ZipNum, LineReader]:
         """See :meth:`archec.access.index_files.IndexFile.lines`."""
@@ -100,8 +131,15 @@ class ZipNumFile(IndexFile):
         return ZipNum(summary, self.path.parent, _places(self.path), self.name), any_row
 
 
+def _is_block(line: bytes) -> bool:
+    try:
+        return bool(parse_block(line))
+    except ValueError:
+        return False
+
+
 def _places(summary: Path) -> dict[str, Path]:
-    places: dict[str, Path] = {}
+    places = _only_part(summary)
     for name in (f"{summary.stem}.loc", "location"):
         try:
             text = summary.with_name(name).read_text(encoding="utf-8")
@@ -115,3 +153,15 @@ def _places(summary: Path) -> dict[str, Path]:
                 if found is not None:
                     places.setdefault(part, found)
     return places
+
+
+def _only_part(summary: Path) -> dict[str, Path]:
+    """The part that the line ``!meta`` of a summary names."""
+    try:
+        with open(summary, "rb") as file:
+            line = file.readline(MAX_LINE)
+        if not line.startswith(b"!meta"):
+            return {}
+        return {_ONLY: summary.with_name(Path(orjson.loads(line[line.index(b"{") :])["filename"]).name)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

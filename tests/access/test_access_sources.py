@@ -145,11 +145,12 @@ def test_zipnum(tmp_path: Path) -> None:
     lines = [line("http://a.org/", stamp) for stamp in STAMPS]
     lines += [line(f"http://many.org/{n:05d}", S) for n in range(100)]
     zipnum(tmp_path / "z", lines)
+    (tmp_path / "z" / "part-0.cdx.gz").symlink_to("part-0.gz")
     config = configured(tmp_path, "collections: {z: zipnum+./z/index.idx, folder: ./z}")
     give_tokens(config, Token("feeder", hash_of("feeder"), ("write",)))
     with serving(config) as base, client(base) as get:
         all_orders(get, "z", "a.org", STAMPS)
-        assert len(asked(get, "z", "url=many.org/*")) == 100
+        assert [len(asked(get, coll, "url=many.org/*")) for coll in ("z", "folder")] == [100, 100]
         backwards = asked(get, "z", "url=many.org/*&sort=reverse")
         assert backwards == asked(get, "z", "url=many.org/*")[::-1]
         pages = get.get("/z/cdx?url=many.org/*&showNumPages=true").json()["pages"]
@@ -176,6 +177,15 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         packed.write(tmp_path / "index.cdxj", "indexes/index.cdx", zipfile.ZIP_DEFLATED)
         packed.write(tmp_path / "w" / "a.warc.gz", "archive/a.warc.gz", zipfile.ZIP_STORED)
         packed.writestr("datapackage.json", "{}")
+    zipnum(tmp_path / "z", (tmp_path / "index.cdxj").read_bytes().splitlines(), block=2)
+    summary = b'!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}\n'
+    for one in (tmp_path / "z" / "index.idx").read_bytes().splitlines():
+        start, _, offset, length, _ = one.split(b"\t")
+        summary += b'%b {"offset": %b, "length": %b, "digest": "sha256:0"}\n' % (start, offset, length)
+    with zipfile.ZipFile(tmp_path / "z.wacz", "w") as packed:
+        packed.writestr("indexes/index.idx", summary)
+        packed.write(tmp_path / "z" / "part-0.gz", "indexes/index.cdx.gz")
+        packed.write(tmp_path / "w" / "a.warc.gz", "archive/a.warc.gz")
     (tmp_path / "bad.wacz").write_bytes(b"no zip")
     monkeypatch.setattr(wacz, "_MAX_DIRECTORY", 1000)
     for module in (wacz, index_files):
@@ -186,13 +196,15 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with zipfile.ZipFile(tmp_path / f"{name}.wacz", "w", zipfile.ZIP_DEFLATED) as packed:
             for path, data in files.items():
                 packed.writestr(path, data)
-    text = "collections: {a: ./a.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz"
+    text = "collections: {a: ./a.wacz, z: ./z.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz"
     text += "".join(f", {name}: ./{name}.wacz" for name in bombs) + "}"
     config = configured(tmp_path, text)
     give_tokens(config)
     with serving(config) as base, client(base) as get:
         all_orders(get, "a", "a.org", STAMPS)
-        for coll in ("a", "b"):
+        all_orders(get, "z", "a.org", STAMPS)
+        assert [row["offset"] for row in asked(get, "z", "url=a.org&showPagedIndex=true")] == [0, int(offset)]
+        for coll in ("a", "b", "z"):
             assert STAMPS[0].encode() in get.get(f"/{coll}/resource?url=a.org").content
         assert "WACZ" in get.get("/bad/index?url=a.org").headers["reserrors"]
         assert get.get("/a/cdx?url=a.org&showNumPages=true").json()["pages"] == 1
