@@ -194,9 +194,12 @@ class DirectoryMemory(Database):
 
     # -- the directory as a whole -----------------------------------------------------------------
 
-    def repeated(self) -> dict[str, Any] | None:
-        """Returns the report of the previous run if this one would find the same: nothing has changed in the directory
-        or the known data sets, and that run found nothing new. Returns None if the directory must be read."""
+    def repeated(self, tist: int) -> dict[str, Any] | None:
+        """Returns the report of the previous run if this one, whose data set has the date ``tist``, would find the
+        same: nothing has changed in the directory or the known data sets, all of which are older, and that run found
+        nothing new. Returns None if the directory must be read."""
+        if any(known.tist > tist for known in self._catalogue.data_sets()):
+            return None
         self._digest = self._digest_of_tree()
         settled = json.loads(self._about("settled") or "{}")
         if not self._digest or settled.get("digest") != self._digest:

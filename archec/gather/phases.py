@@ -57,7 +57,7 @@ class Phases:
             1 if dry else config.processes, dry, chosen.sha256, self.memory, options.repeated,
         )  # fmt: skip
         with report.timed("templates"):
-            before = self.memory.repeated() if self.memory is not None and options.repeated is None else None
+            before = self.memory.repeated(chosen.tist) if self.memory is not None and options.repeated is None else None
             if before is not None:
                 report.restore(before)
                 report.merged = True

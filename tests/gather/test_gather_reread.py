@@ -24,6 +24,7 @@ from archec.gather.run import dry_run
 from archec.progress import Silent
 from archec.redif import source
 from archec.store import failpoints
+from archec.tist import parse_when
 
 POINTS = (
     ("store.mid-rename", 1), ("store.after-fsync-dir", 1), ("journal.after-append", 1), ("journal.after-append", 2),
@@ -91,6 +92,18 @@ def test_only_what_changed_is_read(config: Config, read: list[str]) -> None:
     assert night(config, read) == ({"same": 3, "lost": 2}, [])
     assert night(config, read, reread=True) == ({"same": 3}, everything[:2])
     assert night(config, read) == ({"same": 3}, [])
+
+
+def test_an_earlier_date_is_no_repetition_of_the_newest_data_set(config: Config, read: list[str]) -> None:
+    filled(config)
+    assert [night(config, read)[0] for _ in range(3)] == [{"new": 6}, {"same": 6}, {"same": 6}]
+    for date in ("2013-01-01", "2012-01-01", "2014-01-01"):
+        kind = "same" if date == "2014-01-01" else "new"
+        assert night(config, read, as_of=parse_when(date))[0] == {kind: 6}
+    assert night(config, read) == ({"same": 6}, [])
+    assert archec_inline(config, "get", "RePEc:aaa:sss:1", "--at", "2012-06-01").code == 0
+    assert archec_inline(config, "lost", "--returned").out == b""
+    check(config)
 
 
 def test_a_report_is_that_of_a_full_reading(config: Config) -> None:
