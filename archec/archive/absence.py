@@ -24,9 +24,9 @@ class Unknown(NamedTuple):
     """The reason why the absence of a template from a data set is not a loss: a code, and the file or directory.
 
     ``not-there``: the archive directory of its place is not in the data set. ``unreadable``: its place could not be
-    read. ``no-home``: the directory of its own archive is missing. ``disturbed``: a file in the directory of its place
-    or archive is unreadable, and is new or has changed. ``held-back``: the loss awaits a decision. ``elsewhere``: a
-    copy of lower precedence exists, and the place of the previous one could not be checked.
+    read. ``no-home``: the directory of its own archive is missing. ``disturbed``: a file or directory below that of its
+    place or archive is unreadable, and is new or has changed. ``held-back``: the loss awaits a decision. ``elsewhere``:
+    a copy of lower precedence exists, and the place of the previous one could not be checked.
     """
 
     word: str
@@ -51,12 +51,13 @@ def home_of(handle: str, place: str) -> str:
 
 
 def _reads(coverage: Coverage, directory: str) -> bool:
-    """Whether an archive directory was listed completely. A missing one was if the data set is complete."""
+    """Whether an archive directory was listed completely. A missing one counts as listed if the data set is complete.
+    """
     return (directory in coverage.read or coverage.complete) and directory not in coverage.unread
 
 
 def _unreadable(coverage: Coverage, place: str) -> str | None:
-    """The place, or the parent directory of it, that could not be read; None if it was read."""
+    """The place itself, or the parent directory of it, that could not be read; None if all of them were read."""
     unread = coverage.unread
     if unread:
         if "" in unread:
@@ -90,8 +91,8 @@ def hides(coverage: Coverage, place: str) -> Unknown | None:
 class Look(NamedTuple):
     """A known data set with its coverage and what else decides about losses.
 
-    ``disturbed`` maps an archive directory to an unreadable file in it that is new or has changed since the previous
-    data set. ``held_back`` returns whether the loss of a handle is held back.
+    ``disturbed`` maps an archive directory to an unreadable file or directory in it that is new or has changed since
+    the previous data set. ``held_back`` returns whether the loss of a handle is held back.
     """
 
     data_set: DataSet

@@ -231,7 +231,7 @@ def explain(obi: Obi, evidence: Evidence) -> Iterator[Explanation]:
 def last_seen(obi: Obi, evidence: Evidence, loss: int | None = None) -> int | None:
     """The tist at which the newest held state (with ``loss``, the last one before the loss at that tist) was last
     confirmed: for a tobi that of the newest data set that contains it, for a fobi that of the last visit that received
-    its contents, otherwise when it was noted. None if it was never held."""
+    or confirmed its contents, otherwise when it was noted. None if it was never held."""
     now = obi.history.lost
     lost = now if loss is None else loss
     noted = max((tist for tist in obi.history.noted if lost is None or tist < lost), default=None)

@@ -67,7 +67,7 @@ def without_accepted(
     catalogue: Catalogue, evidence: Evidence, data_set: DataSet, accepted: Collection[str]
 ) -> Iterator[tuple[HeldBack, list[KeyedSet]]]:
     """Yields new records of losses held back for ``data_set`` and later ones, without the ``accepted`` losses. Records
-    that do not change are left out."""
+    that do not change are left out. Tobis that are seen again are not in later records."""
     runs = {one.run for one in evidence.data_sets if one.key >= data_set.key}
     for item in catalogue.held_back():
         if item.kind == "tobi" and item.run in runs:

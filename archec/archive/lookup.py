@@ -35,7 +35,7 @@ class HistoryRow:
     ``path`` is the path of the bytes after all redirects, relative to the obi store. ``redirects`` are the targets of
     the redirects, each with the HTTP status that led to it. ``kind`` is ``appeared``, ``changed``, ``lost`` or
     ``returned``; ``how`` is the more precise kind of the note. ``last_seen`` is when the obi was last seen before a
-    loss. ``status`` is the HTTP status of this URL, ``final_status`` that of the last redirect's target; None if not
+    loss. ``status`` is the HTTP status of this URL, ``final_status`` that of the URL after all redirects; None if not
     in the catalogue.
     """
 
@@ -221,8 +221,8 @@ def _locate(archive: Archive, obi: Obi, tist: int) -> Located:
 
 
 def _redirects(catalogue: Catalogue, fobi: Obi, tist: int) -> tuple[tuple[tuple[str, int], ...], int | None]:
-    """Returns the redirects noted at ``tist``, each target with the status that led to it, and the status of the last
-    target; None if that was not noted, or if the redirects form a loop or are too many."""
+    """Returns the redirects noted at ``tist``, each target with the status that led to it, and the status of the URL at
+    their end; None if that was not noted, or if the redirects form a loop or are too many."""
     hops: list[tuple[str, int]] = []
     seen = {fobi.id}
     current: Obi | None = fobi

@@ -110,8 +110,8 @@ def visits_files(archive: Archive, run: int) -> bool:
 
 
 def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
-    """Derives the histories of the files that ``run`` visited, the records of its hosts, and the losses held back
-    again, from the visits of the runs that are not retracted. Files whose last visit does not count become due
+    """Derives again, from the visits of the runs that are not retracted: the histories of the files that ``run``
+    visited, the records of its hosts, and the losses held back. Files whose last visit does not count become due
     immediately."""
     out = archive.catalogue.retracted_runs()
     due = changed = 0

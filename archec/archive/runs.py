@@ -151,7 +151,7 @@ def sweep(archive: Archive, last: LastRun) -> None:
 
 
 def end_run(catalogue: Catalogue, committer: Committer, report: Report) -> None:
-    """Journals the end of a run. Completes its journal, unless its budget is exhausted and it can be resumed."""
+    """Journals the end of a run. Completes its journal, unless the run ended with its budget and can be resumed."""
     committer.commit()
     report.totals = totals(catalogue, report)
     committer.add(CommitItem(RunEnd(report.run, report.state, report.as_value())))

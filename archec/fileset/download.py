@@ -69,7 +69,7 @@ class BudgetSpent(Exception):
 
 
 class Room:
-    """The remaining bytes that the files of a data set may have together."""
+    """The remaining bytes that the files of a data set may have together, including files of unknown size."""
 
     __slots__ = ("left",)
 

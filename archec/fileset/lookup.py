@@ -86,8 +86,8 @@ def _last_noted_first(obi: Obi) -> list[tuple[int, str]]:
 
 
 def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
-    """Returns the id of a fileset, the version asked for, and the state that an ingest of exactly this URL (or of one
-    cited as it) resulted in; all empty if unknown."""
+    """Returns the id of a fileset, the requested version, and the state that resulted from the ingest of this URL, or
+    of a page with this ``cite-as``. Each is empty if unknown."""
     if is_fileset(asked):
         found = parse_fileset(asked)
         return found.obi, found.version, ""
