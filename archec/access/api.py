@@ -68,6 +68,7 @@ class Api:
         exchange.note["collection"] = name
         methods = _METHODS.get(mode, _READING)
         if exchange.method not in methods and mode != "resource":
+            viewer.check_empty()
             allow = ("Allow", ", ".join((*methods, "OPTIONS")))
             if exchange.method == "OPTIONS":
                 return answer(204, b"", "text/plain", [allow])
@@ -79,11 +80,13 @@ class Api:
         if exchange.method == "POST" and mode in ("", "delete"):
             return await self._feed(exchange, viewer, collection, mode)
         if not mode:
+            viewer.check_empty()
             return answer(200, json.dumps({"modes": MODES}) + "\n", JSON)
         if mode.startswith("warc/"):
             exchange.note["kind"] = "warc"
             return await answer_slice(exchange, viewer, collection, unquote(mode.removeprefix("warc/")))
         if mode == "list_sources":
+            viewer.check_empty()
             return list_sources(collection)
         if mode in ("index", "cdx"):
             return await self._index(exchange, viewer, collection, await self._asked(exchange), mode == "cdx")

@@ -159,6 +159,7 @@ async def timemap(
 ) -> Response:
     """Returns a page of a TimeMap. Raises Refused for an unknown format."""
     if form not in _TYPES:
+        viewer.check_empty()
         raise Refused(400, f"timemap/{form} is not one of {', '.join(_TYPES)}")
     errors = Errors()
     rows = await collection.rows(all_of(at.url), errors, viewer.visible)

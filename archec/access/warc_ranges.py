@@ -34,6 +34,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
     record."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None:
+        viewer.check_empty()
         raise Refused(416, "a Range with the bytes of one record is required")
     first, length = int(match[1]), int(match[2]) - int(match[1]) + 1
     if viewer.rules.are_trivial:

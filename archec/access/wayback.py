@@ -37,6 +37,8 @@ _COLLAPSE = re.compile(r"([A-Za-z][\w.-]*)(?::([0-9]{1,4}))?")
 _MAX_LIMIT = 1_000_000
 _MAX_OFFSET = 10_000_000
 _CHUNK = 1 << 16
+_NO_ROWS = b"[]\n"
+"""A response in JSON without rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ async def answer_wayback(
         return answer(200, f"{pages.number}\n", "text/plain")
     if pages is not None:
         if pages.page >= pages.number:
-            return answer(200, b"[]\n" if wanted.as_json else b"", JSON if wanted.as_json else "text/plain")
+            return answer(200, _NO_ROWS if wanted.as_json else b"", JSON if wanted.as_json else "text/plain")
         query = replace(query, range=pages.range)
     line, _ = wanted.resume
     if line and query.order == "reverse":
@@ -129,7 +131,7 @@ async def answer_wayback(
     rows = await collection.rows(query, errors, viewer.visible)
     chunks = _encoded(rows, wanted)
     first = await to_thread.run_sync(next, chunks, b"")
-    if not first:
+    if first in (b"", _NO_ROWS):
         viewer.check_empty()
     media_type = JSON if wanted.as_json else "text/plain"
     headers = [("ResErrors", error_header(errors))] if errors else []
@@ -162,7 +164,7 @@ def _encoded(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
     if wanted.as_json:
         if key:
             parts.append(b",\n[],\n" + orjson.dumps([key]))
-        parts.append(b"]\n" if selection.any else b"[]\n")
+        parts.append(b"]\n" if selection.any else _NO_ROWS)
     elif key:
         parts.append(f"\n{key}\n".encode())
     if parts:

@@ -141,6 +141,11 @@ def test_open_metadata_and_rules_for_anybody(tmp_path: Path) -> None:
         assert get.get("/a/index?url=x.org").text
         assert get.get("/a/index?url=y.org").status_code == get.get("/a/index?url=none.org").status_code == 401
         assert get.get("/zzz/index?url=none.org").status_code == 401
+        ia = "/cdx/search/cdx?collection=a&output=json&url="
+        for path in ("/a", "/a/list_sources", "/a/timemap/xml/x.org", "/a/warc/x", f"{ia}y.org", f"{ia}none.org"):
+            assert get.get(path).status_code == 401, path
+        assert get.put("/a/index?url=x.org").status_code == get.options("/a/index?url=x.org").status_code == 401
+        assert len(get.get(f"{ia}x.org").json()) == 2
         assert lister.get("/a/index?url=y.org").text
     with serving(world(tmp_path, "access: {rules: [{rights: open}]}")) as url, client(url, "") as get:
         assert get.get("/a/index?url=none.org").status_code == 200
