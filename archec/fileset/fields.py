@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from archec.fileset.status import PlatformError
+from archec.tist import MAX_TIST
 
 _LONGEST = 100_000
 """Characters of a text; no name, URL or title is longer."""
@@ -192,5 +193,5 @@ def tist_of(text: str) -> int:
             continue
         if when.tzinfo is None:
             when = when.replace(tzinfo=timezone.utc)
-        return max(0, int(when.timestamp()))
+        return min(max(0, int(when.timestamp())), MAX_TIST)
     return 0

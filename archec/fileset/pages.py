@@ -11,6 +11,7 @@ from lxml import etree, html
 from archec.fileset import fields
 from archec.fileset.fields import Field
 from archec.fileset.status import PlatformError
+from archec.text.sniff import bare_type
 
 _LONGEST = 100_000
 """Characters of an attribute. Elements with a longer one are ignored."""
@@ -38,6 +39,10 @@ class Page:
             if found["rel"] and found["href"]:
                 yield found
 
+    def base(self) -> str:
+        """The URL against which those of the page are resolved; empty if it is that of the page."""
+        return next((found["href"].strip() for found in self._attributes("base", "href") if found["href"]), "")
+
     def title(self) -> str:
         """The title; empty if there is none."""
         found = self._tree.find(".//title") if self._tree is not None else None
@@ -46,7 +51,7 @@ class Page:
     def json_ld(self) -> Iterator[Field]:
         """Yields the JSON-LD objects of the page, including those in lists and graphs. Invalid scripts are ignored."""
         elements = self._tree.iter("script") if self._tree is not None else ()
-        scripts = (script for script in elements if script.get("type") == "application/ld+json")
+        scripts = (script for script in elements if bare_type(script.get("type", "")) == "application/ld+json")
         for number, script in enumerate(islice(scripts, _MOST)):
             try:
                 found = fields.parse((script.text or "").encode("utf-8", "replace"), f"script[{number}]")
@@ -63,9 +68,9 @@ class Page:
 
 
 def objects_of(found: Field) -> Iterator[Field]:
-    """Yields the objects of a JSON-LD document, including those in lists and graphs."""
+    """Yields the objects of a JSON-LD document, including those in lists and graphs, and what a page is about."""
     for one in found.one_or_more():
         if one.is_object:
             yield one
-            if one["@graph"].is_list:
-                yield from (node for node in one["@graph"].items() if node.is_object)
+            for name in ("@graph", "mainEntity"):
+                yield from (node for node in one[name].one_or_more() if node.is_object)

@@ -43,6 +43,7 @@ from archec.fileset.status import (
     PlatformNotFound,
     PlatformRestrictedError,
 )
+from archec.tist import MAX_TIST
 
 MD5 = "900150983cd24fb0d6963f7d28e17f72"
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -168,11 +169,12 @@ def test_b2share() -> None:
         item_of(B2shareHelper, CASES["b2share"][1], {"/records/": closed})
 
 
-def test_an_embargo_says_until_when() -> None:
-    meta = {**made.ZENODO["metadata"], "access_right": "embargoed", "embargo_date": "2999-01-02"}  # type: ignore[dict-item]
-    with pytest.raises(PlatformRestrictedError, match="until 2999-01-02") as caught:
+@pytest.mark.parametrize(("until", "due"), [("2999-01-02", 32472230400), ("9999-12-31T23:59:59-12:00", MAX_TIST)])
+def test_an_embargo_says_until_when(until: str, due: int) -> None:
+    meta = {**made.ZENODO["metadata"], "access_right": "embargoed", "embargo_date": until}  # type: ignore[dict-item]
+    with pytest.raises(PlatformRestrictedError, match=f"until {until}") as caught:
         item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": zenodo(metadata=meta, files=[])})
-    assert (caught.value.due, caught.value.platform_id) == (32472230400, "7")
+    assert (caught.value.due, caught.value.platform_id) == (due, "7")
 
 
 def test_a_download_of_another_record_is_an_error() -> None:
@@ -389,6 +391,11 @@ def test_a_collection_of_an_older_dspace_names_what_is_in_it() -> None:
     bodies = {"expand=items,": inside, "/rest/handle/": community}
     with pytest.raises(FilesetPlatformScopeError, match="7 is a community, not an item: 10419/8, u"):
         item_of(DspaceHelper, CASES["dspace6"][1], bodies)
+    item: Any = copy.deepcopy(made.DSPACE6["/rest/handle/"])
+    for link in ("/rest/bitstreams/1/retrieve", "/bitstreams/1/retrieve", "https://econ.example.org/rest/bitstreams/1/retrieve"):
+        item["bitstreams"][0]["retrieveLink"] = link
+        (file,) = item_of(DspaceHelper, CASES["dspace6"][1], {"/rest/handle/": item}).manifest or ()
+        assert file.platform_url == "https://econ.example.org/rest/bitstreams/1/retrieve"
     withdrawn = {**made.DSPACE6["/rest/handle/"], "withdrawn": "true"}  # type: ignore[dict-item]
     with pytest.raises(PlatformGone):
         item_of(DspaceHelper, CASES["dspace6"][1], {"/rest/handle/": withdrawn})
@@ -492,6 +499,23 @@ def test_schema_org_and_croissant() -> None:
     first, second = generic(page(script)).manifest or ()
     assert (first.path, first.size, first.platform_url) == ("p.csv", None, "https://data.example.org/7/files/p.csv")
     assert (second.path, second.size, (second.sha256 or "")[:6]) == ("q.csv", 12, "ba7816")
+
+
+def test_values_of_json_ld_in_their_other_forms_relative_to_the_base_of_the_page() -> None:
+    data = {"@type": "schema:Dataset", "name": [{"@value": "Prices", "@language": "en"}], "version": {"@value": 2},
+            "distribution": {"contentUrl": {"@id": "p.csv"}, "name": [], "contentSize": {"@type": "QuantitativeValue"},
+                             "encodingFormat": ["text/csv", "https://h/csv"]}}  # fmt: skip
+    body = json.dumps({"@type": "WebPage", "mainEntity": data})
+    script = f'<base href="/files/"><script type="application/ld+json; charset=utf-8">{body}</script>'
+    broken = '<link rel="linkset" href="/none"><link rel="describedby" type="application/ld+json" href="/none">'
+    found = generic(page(f"{script}{broken}".encode()), {"/none": 404})
+    assert (found.title, found.version) == ("Prices", "2")
+    assert [(file.path, file.platform_url, file.mimetype) for file in found.manifest or ()] == [
+        ("p.csv", "https://data.example.org/files/p.csv", "text/csv"),
+    ]  # fmt: skip
+    with pytest.raises(FilesetProblem) as caught:
+        generic(page(broken.encode()), {"/none": 404})
+    assert caught.value.status == "no-platform-match"
 
 
 def test_link_elements_text_link_sets_and_descriptions_in_other_files() -> None:

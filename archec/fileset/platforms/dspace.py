@@ -107,12 +107,18 @@ def _old_files(body: Field, rest: str) -> list[FilesetManifestFile]:
         raise body["bitstreams"].error("a list")
     return [
         manifest_file(
-            row["name"].text(), row["sizeBytes"].whole_or_none(), _sums(row),
-            f"{rest}{row['retrieveLink'].text().removeprefix('/rest')}", row["mimeType"].text_or_none(),
+            row["name"].text(), row["sizeBytes"].whole_or_none(), _sums(row), _old_link(row["retrieveLink"], rest),
+            row["mimeType"].text_or_none(),
         )
         for row in body["bitstreams"].items()
         if (row["bundleName"].text_or_none() or "ORIGINAL") == "ORIGINAL"
     ]  # fmt: skip
+
+
+def _old_link(link: Field, rest: str) -> str:
+    """The download URL of a file: a path below the API in version 5, below the host in version 6."""
+    own = link.text().removeprefix("/rest")
+    return f"{rest}{own}" if own.startswith("/bitstreams/") else download_url(link, rest)
 
 
 def _new_files(url: str, base: str) -> FileQuestions:

@@ -44,7 +44,7 @@ part can contain the ``<`` at which the next attempt begins."""
 _BYTES = re.compile("([0-9]{1,18}) ?(?:b|bytes?)?")
 _LONGEST_CITED = 1000
 _LINK_SETS = ("application/linkset+json", "application/linkset")
-_DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset", "sc:Dataset")
+_DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset", "sc:Dataset", "schema:Dataset")
 
 
 class TypedLink(NamedTuple):
@@ -79,30 +79,32 @@ class GenericHelper(FilesetPlatformHelper):
         def of_page(links: Iterable[TypedLink]) -> list[TypedLink]:
             return [link for link in links if _key(link.anchor) in own]
 
-        found = of_page([*links(resource.headers.get("link", ""), url), *_elements(page, url)])
+        base = _joined(url, page.base()) or url
+        found = of_page([*links(resource.headers.get("link", ""), url), *_elements(page, base)])
         for link in found:
             if "linkset" in link.relations and link.parameters.get("type", "") in ("", *_LINK_SETS):
                 answer = yield Question(link.url, accept=", ".join(_LINK_SETS), secret=False, page=True)
-                found += of_page(_link_set(answer))
+                found += of_page(_link_set(answer)) if answer.status == 200 else []
                 break
         data = next((one for one in page.json_ld() if _is_dataset(one)), None)
         files = [_linked(link) for link in found if "item" in link.relations]
         if not files:
-            files = [] if data is None else list(_distributed(data, url))
+            files = [] if data is None else list(_distributed(data, base))
         described = next((one for one in found if "describedby" in one.relations and _is_json_ld(one)), None)
         if not files and described is not None:
             answer = yield Question(described.url, accept="application/ld+json", secret=False, page=True)
-            data = next((one for one in objects_of(answer.json()) if _is_dataset(one)), data)
+            objects = objects_of(answer.json()) if answer.status == 200 else ()
+            data = next((one for one in objects if _is_dataset(one)), data)
             files = [] if data is None else list(_distributed(data, answer.url))
         if not files:
             raise NoPlatformMatch(f"{url[:300]}: not of a known platform, and the page lists no files of a data set")
-        name = (data["name"].text_or_none() if data is not None else None) or page.title()
+        about = data if data is not None else Field(None)
+        name = _plain(about["name"]).text_or_none() or page.title()
         parts = urlsplit(public_url(url))
         work = parts.path.strip("/") or "-"
         if parts.query:
             work += "?" + parts.query
-        about = data if data is not None else Field(None)
-        version, published = about["version"].raw, about["datePublished"]
+        version, published = _plain(about["version"]).raw, _plain(about["datePublished"])
         item = self.item(
             url, work, files, title=name, name=item_name(self.domain(url), work.replace("/", "_")), page=url,
             version=fields.clean(str(version))[:100] if isinstance(version, (str, int, float)) else "",
@@ -193,14 +195,21 @@ def _distributed(data: Field, base: str) -> Iterator[FilesetManifestFile]:
 
 
 def _distribution(one: Field, base: str) -> FilesetManifestFile:
-    url = download_url(next(iter(one["contentUrl"].one_or_more()), one["contentUrl"]), base)
-    name = one["name"].text_or_none() or unquote(urlsplit(url).path.rpartition("/")[2]) or host_of(url)
+    url = download_url(_plain(one["contentUrl"]), base)
+    name = _plain(one["name"]).text_or_none() or unquote(urlsplit(url).path.rpartition("/")[2]) or host_of(url)
     kinds = ("sha256", "md5", "sha1")
     sums = [checksums(one[kind].text_or_none(), kind=kind) for kind in kinds if isinstance(one[kind].raw, str)]
     merged = Checksums(*(next((s[n] for s in sums if s[n]), None) for n in range(3)))
-    size = one["contentSize"]
-    mimetype = next((kind.text_or_none() for kind in one["encodingFormat"].one_or_more()), None)
+    size, mimetype = _plain(one["contentSize"]), _plain(one["encodingFormat"]).text_or_none()
     return manifest_file(name, None if size.is_null else _size(size), merged, url, mimetype)
+
+
+def _plain(field: Field) -> Field:
+    """A value of JSON-LD: the first one of a list, and that in an object with a language, a type or an id."""
+    first = next(field.one_or_more(), Field(None, field.path))
+    if not first.is_object:
+        return first
+    return first["@id"] if first["@value"].is_null else first["@value"]
 
 
 def _size(field: Field) -> int | None:
