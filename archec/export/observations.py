@@ -48,13 +48,13 @@ _SAME = (b'"outcome":"same"', b'"outcome":"not-modified"')
 _NO_TARGET = "0" * 16
 _TLS = 32
 _WIDTH = 16 + 12 + 1 + 16 + _TLS + 1
-"""Length of a line: hash of the URL, tist, ``m`` (304) or ``s``, hash of the redirect target, TLS details (padded with
-blanks), line end."""
+"""Length of a line: hash of the URL, tist, ``m`` (304) or ``s``, hash of the redirect target, TLS exceptions needed
+(padded with blanks), line end."""
 
 
 class Unchanged(NamedTuple):
     """A visit that found a file unchanged: its tist, whether the server answered 304, the hash of the redirect target
-    or ``""``, and the TLS details."""
+    or ``""``, and the TLS exceptions needed."""
 
     tist: int
     not_modified: bool

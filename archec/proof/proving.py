@@ -60,7 +60,7 @@ class Inclusion(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the proof is valid."""
+        """Whether the hashes prove it; signatures are not checked."""
         seal = self.sealed.seal
         return includes(self.entry.index, seal.size, leaf_hash(self.entry.line), self.hashes, seal.root)
 
@@ -91,7 +91,7 @@ class Consistency(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the proof is valid."""
+        """Whether the hashes prove it; signatures are not checked."""
         old, new = self.old.seal, self.new.seal
         return extends(old.size, old.root, new.size, new.root, self.hashes)
 

@@ -71,10 +71,10 @@ MOST_HANDLES = 500_000
 class Lint:
     """The problems of several files, which are read one after the other.
 
-    Files of more than ``max_file`` bytes are not read. ``counts`` decides which names are those of template files, but
-    every file is read. Repeated handles, and ids that differ only in their Unicode composition, are found across all
-    files. ``forgot``: there were more than :data:`MOST_HANDLES` handles, so those of later files were not compared with
-    all previous ones.
+    Files of more than ``max_file`` bytes are not read. ``counts`` decides which names are those of template files;
+    files with other names are read as well. Repeated handles, and ids that differ only in their Unicode composition,
+    are found across all files. ``forgot``: there were more than :data:`MOST_HANDLES` handles, so those of later files
+    were not compared with all previous ones.
     """
 
     def __init__(self, *, max_file: int, counts: Callable[[str], bool] = is_template_name) -> None:
