@@ -15,16 +15,15 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from archec.access.query import uri_of
+from archec.access.query import key_of, uri_of
 from archec.access.rows import Row
 from archec.access.stamps import to_tist
 from archec.config import RuleConfig
 from archec.errors import UsageError
-from archec.ids import archive_of, handle_in, is_url, normalise_handle, series_of
+from archec.ids import archive_of, handle_in, normalise_handle, series_of
 
 _YEAR = 365.2425 * 86400
-_FINAL_DOT = re.compile(r"^([^/]*)\.(?=(?::[0-9]+)?/)")
-_SLASHES = re.compile("//+")
+_PORT = re.compile("(:[0-9]{1,5})?")
 _NO_MIME = ("", "-", "unk", "warc/revisit")
 """Media types of rows that do not say which type the client receives."""
 _OPEN = {"none": "closed", "metadata": "metadata", "content": "open"}
@@ -163,7 +162,7 @@ def _answers(rule: RuleConfig, subject: Subject, address: str, now: float) -> It
     if rule.handle:
         yield normalise_handle(rule.handle) in handles or other
     if rule.host or rule.url_prefix:
-        yield _is_at(_normal(subject.url), rule)
+        yield _is_at(subject.url, rule)
     if rule.mime:
         yield _is_mime(subject.mime, rule.mime.lower())
     if rule.until:
@@ -174,30 +173,72 @@ def _code(text: str) -> str:
     return text.lower().removeprefix("repec:")
 
 
-@lru_cache(maxsize=4096)
-def _normal(url: str) -> str | None:
-    """Normalises a URL, or the start of one, for comparison: additionally without a final dot of the host, and with
-    repeated slashes merged, as in the keys of indexes. None if it cannot be parsed."""
+class _Prefix(NamedTuple):
+    """What keys below a ``url_prefix`` have: they begin with ``start`` and, if ``is_whole``, a segment of the path ends
+    there. If ``with_query`` the path ends there, all of ``arguments`` occur in the query, and each of ``begun`` is the
+    beginning of one of its arguments."""
+
+    start: str
+    is_whole: bool
+    with_query: bool
+    arguments: frozenset[str]
+    begun: frozenset[str]
+
+    def begins(self, key: str) -> bool:
+        """Whether a key is below the prefix."""
+        rest = key[len(self.start) :]
+        if not key.startswith(self.start) or (self.is_whole and rest[:1] not in ("", "/", "?")):
+            return False
+        if not self.with_query:
+            return True
+        given = rest[1:].split("&")
+        return (
+            rest[:1] in ("", "?")
+            and self.arguments.issubset(given)
+            and all(any(one.startswith(begun) for one in given) for begun in self.begun)
+        )
+
+
+@lru_cache(maxsize=1024)
+def _prefix(text: str) -> _Prefix:
+    """Parses a ``url_prefix``. Raises UsageError."""
+    path, mark, query = uri_of(text).partition("?")
+    start = key_of(path)
+    whole, _, last = query.rpartition("&")
+    arguments, begun = (
+        frozenset(key_of(f"{path}?{part}")[len(start) + 1 :].split("&")) - {""} for part in (whole, last)
+    )
+    return _Prefix(start, path.endswith("/") and not start.endswith("/"), bool(mark), arguments, begun)
+
+
+def _is_at(url: str, rule: RuleConfig) -> bool | None:
+    """Whether the key of a URL has the host of a rule, or a subdomain of it, and begins like the key of the prefix of
+    the rule. As only keys are compared, URLs that are looked up under one key are judged alike. None if the URL cannot
+    be parsed."""
     try:
-        scheme, mark, rest = uri_of(url).partition("://")
+        key = key_of(url)
+        is_below = not rule.url_prefix or _prefix(rule.url_prefix).begins(key)
+        return is_below and (not rule.host or _is_on(key, rule.host))
     except UsageError:
         return None
-    path, question, query = rest.partition("?")
-    path = _SLASHES.sub("/", _FINAL_DOT.sub(r"\1", path))
-    return f"{scheme}{mark}{path}{question}{query}"
 
 
-def _is_at(url: str | None, rule: RuleConfig) -> bool | None:
-    """Whether a normalised URL has the host of a rule, or a subdomain of it, and begins with the prefix of the rule."""
-    prefix, host = _normal(rule.url_prefix or url or ""), _normal(f"http://{rule.host}/") if rule.host else url
-    if url is None or prefix is None or host is None:
-        return None
-    name, wanted = _host_of(url), _host_of(host)
-    return url.startswith(prefix) and (name == wanted or name.endswith(f".{wanted}"))
+def _is_on(key: str, host: str) -> bool:
+    """Whether a key has a host, or a subdomain of it, with any port. The key of a host lacks its ``www.``."""
+    own, domain = _keys_of_host(host)
+    name, bracket, _ = key.partition(")")
+    if ":" in own:  # an address of IPv6, which keys do not separate from the port
+        return name.startswith(own) and _PORT.fullmatch(name[len(own) :]) is not None
+    name = name.partition(":")[0]
+    return bool(bracket) and (name == own or f"{name},".startswith(domain))
 
 
-def _host_of(url: str) -> str:
-    return urlsplit(url).hostname or "" if is_url(url) else ""
+@lru_cache(maxsize=1024)
+def _keys_of_host(host: str) -> tuple[str, str]:
+    """The key of a host, and what the keys of its subdomains begin with. Raises UsageError."""
+    url = uri_of(f"http://{host}/")
+    labels = urlsplit(url).netloc.rstrip(".").split(".")
+    return key_of(url).partition(")")[0], ",".join(reversed(labels)) + ","
 
 
 def _is_mime(given: str, wanted: str) -> bool | None:

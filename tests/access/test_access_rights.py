@@ -10,6 +10,7 @@ import selectors
 import threading
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from archec.access.errors import Refused
 from archec.access.gate import Gate, TransferEnded
+from archec.access.query import key_of, uri_of
 from archec.access.rows import Origin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, hash_of
@@ -282,8 +284,24 @@ FILE = Subject("http://www.x.org/p/1.pdf", "", "application/pdf", ("RePEc:aaa:wp
         ({"url_prefix": "http://www.x.org/p/"}, FILE._replace(url="http://www.x.org/p/%2e%2e/1"), False),
         ({"url_prefix": "http://www.x.org/p/"}, FILE._replace(url="http://www.x.org//p///1"), True),
         ({"url_prefix": "http://www.x.org"}, FILE._replace(url="http://www.x.organic/"), False),
+        ({"url_prefix": "https://x.org/P/"}, FILE, True),
+        ({"url_prefix": "http://x.org/p/"}, FILE._replace(url="http://x.org/p"), True),
+        ({"url_prefix": "http://x.org/p/"}, FILE._replace(url="http://x.org/p/?q"), True),
+        ({"url_prefix": "http://x.org/p/"}, FILE._replace(url="http://x.org/paper"), False),
+        ({"url_prefix": "http://x.org/p"}, FILE._replace(url="http://x.org/paper"), True),
+        ({"url_prefix": "http://x.org:8080/p"}, FILE, False),
+        ({"url_prefix": "http://x.org:8080"}, FILE._replace(url="http://www.x.org:8080/p"), True),
+        ({"url_prefix": "http://x.org/?b=2&a=1"}, FILE._replace(url="http://x.org/?a=12&c&b=2"), True),
+        ({"url_prefix": "http://x.org/?b=2&a=1"}, FILE._replace(url="http://x.org/?a=1&c&b=22"), False),
+        ({"url_prefix": "http://x.org/?b="}, FILE._replace(url="http://x.org/p?b=2"), False),
         ({"url_prefix": "urn:x-repec:aaa:"}, PAPER._replace(url="URN:X-RePEc:AAA%3awpaper:1"), True),
         ({"host": "X.org."}, FILE._replace(url="http://me:you@www%2ex%2Eorg.:8080/"), True),
+        ({"host": "www.x.org"}, FILE._replace(url="http://x.org/"), True),
+        ({"host": "www.x.org"}, FILE._replace(url="http://www.www.x.org/"), True),
+        ({"host": "www.x.org"}, FILE._replace(url="http://a.x.org/"), False),
+        ({"host": "www.org"}, FILE, False),
+        ({"host": "[2001:db8::1]"}, FILE._replace(url="http://[2001:db8::1]:8080/"), True),
+        ({"host": "[2001:db8::1]"}, FILE._replace(url="http://[2001:db8::1:a]/"), False),
         ({"host": "b\u00fccher.example"}, FILE._replace(url="http://a.XN--Bcher-KVA.example/"), True),
         ({"mime": "application/pdf"}, FILE, True),
         ({"mime": "text/*"}, PAPER, True),
@@ -310,7 +328,7 @@ def test_all_keys_of_a_rule_must_hold(rule: dict[str, object], subject: Subject,
 HOSTS, PARTS = ["x.org", "a.x.org", "ax.org", "x.orga"], ["a", "b", "c", "c."]
 URL = st.tuples(st.sampled_from(HOSTS), st.lists(st.sampled_from(PARTS)))
 SPELL: dict[str, list[str]] = {
-    "http://": ["http://", "HTTP://", "hTTp://u:p@", " http://"],
+    "http://": ["http://", "HTTP://", "hTTp://u:p@", " http://", "http://www.", "http://www2."],
     "x.org": ["x.org", "X.ORG", "x%2eorg", "x.org.", "x.org:80", "\uff58.org", "x\u3002org"],
     "/": ["/", "//", "/./", "/%2E/", "/z/../", "/z/%2e%2e/", "/z/y/%2e./../"],
     "a": ["a", "%61"],
@@ -331,12 +349,39 @@ def test_every_spelling_of_a_url_is_judged_like_its_normal_form(
     conditions = data.draw(st.permutations([{"host": "x.org"}, {"url_prefix": f"http://x.org{prefix}"}]))
     rules = Rules(tuple(RuleConfig(rights=right, **one) for right, one in zip(rights, conditions, strict=True)))
     is_of_host = f".{url[0]}".endswith(".x.org")
-    holds = {"host": is_of_host, "url_prefix": url[0] == "x.org" and path.startswith(prefix)}
+    holds = {"host": is_of_host, "url_prefix": url[0] == "x.org" and f"{path}/".startswith(prefix)}
     first = next((right for right, one in zip(rights, conditions, strict=True) if holds[next(iter(one))]), "closed")
     assert rules.decide(Subject(spelled), "", 0).level is (Level.CONTENT if first == "open" else Level.NOTHING)
 
 
-@given(st.text(st.characters(exclude_characters="/?#@")), st.sampled_from([{"host": "x.org"}, {"url_prefix": "http://x.org/"}]))
+@given(
+    st.lists(st.sampled_from(["/a", "/", "/..", "/A%2fB", "%2561", "%3F", ".", "?", "&", "b=1", "sid=" + 32 * "a"])),
+    st.sampled_from(
+        ["http://x.org", "ftp://www.x.org.:80", "https://www3.x.org", "http://a.x.org", "http://x.org:443"]
+    ),
+    st.sampled_from(["", "/", "/A", "/a/", "/a/b", "/?b", "/a?", "/a/?b=1&", "/?&b=1&a", "?b=1&a=/"]),
+    st.sampled_from(["x.org", "www.x.org", "www2.x.org", "a.x.org", "org"]),
+    st.data(),
+)
+def test_urls_with_one_key_are_judged_alike(
+    path: list[str], site: str, prefix: str, host: str, data: st.DataObject
+) -> None:
+    url = f"{site}/{''.join(path)}"
+    scheme, rest = data.draw(st.sampled_from(["http", "https"])), uri_of(url).partition("://")[2].removeprefix("www.")
+    turned = data.draw(st.sampled_from([str, str.upper, lambda text: quote(text, safe="/?&=:")]))
+    other = f"{scheme}://{data.draw(st.sampled_from(['', 'www.', 'www7.']))}{turned(rest)}"
+    for one in ({"url_prefix": f"http://www.x.org{prefix}"}, {"host": host}):
+        rules = Rules((RuleConfig(rights="withdrawn", **one),))
+        first, second = (rules.decide(Subject(each), "", 0) for each in (url, other))
+        assert key_of(url) != key_of(other) or first == second
+    starts = Rules((RuleConfig(rights="closed", url_prefix=url),))
+    assert key_of(url) != key_of(other) or starts.decide(Subject(other), "", 0).rule == 1
+
+
+@given(
+    st.text(st.characters(exclude_characters="/?#@")),
+    st.sampled_from([{"host": "x.org"}, {"url_prefix": "http://x.org/"}]),
+)
 def test_what_cannot_be_read_gets_the_strictest_of_what_may_hold(text: str, condition: dict[str, str]) -> None:
     for url in (f"http://x.org:{text}z/", f"http:\\\\x.org\\{text}", "httpx://x.org/", ""):
         for rights in ("closed", "withdrawn", "open"):
