@@ -28,6 +28,7 @@ _MAX_FILTERS = 100
 _MAX_REGEX_MEMORY = 1 << 20
 _NUMBER = re.compile(r"-?[0-9]{1,12}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_ANY_SCHEME = re.compile(r"^\s*[A-Za-z][A-Za-z0-9+.-]*://(?=[^/])")
 _ESCAPED_SCHEME = re.compile(r"(?:https?|ftp|urn)%3A", re.I)
 _ONE_SLASH = re.compile(r"^((?:https?|ftp):)/(?!/)", re.I)
 _HOST_PORT = re.compile(r"[^/?#]*:[0-9]+([/?#]|$)")
@@ -298,8 +299,9 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
 
 @lru_cache(maxsize=4096)
 def key_of(url: str) -> str:
-    """The key of a URL, with or without scheme, or of a handle. Raises UsageError."""
-    uri = uri_of(url)
+    """The key of a URL, with or without scheme, or of a handle. Other schemes with a host (``metadata://``) count as
+    ``http``. Raises UsageError."""
+    uri = uri_of(url if is_url(url) else _ANY_SCHEME.sub("http://", url, count=1))
     if not uri.lower().startswith(_OTHER_SCHEMES):
         return urlkey(uri)
     return uri.lower() if handle_in(uri) else _other_key(uri)

@@ -226,6 +226,7 @@ def test_bad_values_are_400_and_named(get: httpx.Client, query: str, told: str) 
         ("urn:pageinfo:http://shop.org/", "urn:pageinfo:http://shop.org"),
         ("urn:text:https://Shop.org/A b/?d=1&c=2#e", "urn:text:https://shop.org/a%20b?c=2&d=1"),
         ("mailto:A@b.c", "mailto:a@b.c"),
+        ("METADATA://www.Shop.org/a b?d=1&c=2", "org,shop)/a%20b?c=2&d=1"),
     ],
 )
 def test_urls_have_the_keys_that_pywb_makes(url: str, key: str) -> None:
