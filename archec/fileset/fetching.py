@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from archec.fileset.context import Work
 from archec.fileset.download import UNPACKED, Fetched, NotFetched, Room
 from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
-from archec.fileset.records import Body, file_item
+from archec.fileset.records import Body, file_item, replaced_item
 from archec.fileset.redaction import public_text, public_url
 from archec.fileset.status import Status
 from archec.fileset.strategy_choice import StrategyPolicy
@@ -24,6 +25,7 @@ from archec.text.sniff import bare_type, sniff
 from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
+_log = logging.getLogger(__name__)
 _IN_PROGRESS = 8
 """Files of one data set that are in progress at once. A kill costs no more than these."""
 _GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "text/plain"})
@@ -105,11 +107,25 @@ async def fetch_one(
         return _failed(file, outcome.status, outcome.message, outcome.received)
     body = _body(outcome, public_url(url))
     item, tist = file_item(known, obi, body, work.run)
-    if item.placement is None:
-        work.commits.discard(outcome.temp)
+    if known is not None and item.placement is None:
+        place = known.bytes_at(tist), obi
+        if await asyncio.get_running_loop().run_in_executor(None, _is_intact, work, place, body.sha256):
+            work.commits.discard(outcome.temp)
+        else:
+            _log.warning("%s: the held copy of %d is damaged; the file is stored again", obi[:300], place[0])
+            item = replaced_item(known, tist, body, work.run)
     work.commits.add(item)
     work.kept(item, body)
     return _whole_file(file, outcome.sums, body, tist, Status.SUCCESS)
+
+
+def _is_intact(work: Work, place: tuple[int, str], sha256: str) -> bool:
+    """Whether the bytes held at ``place`` can be read and have this checksum."""
+    try:
+        with open_obi(work.archive.layout, *place) as stream:
+            return read_whole(stream)[0].sha256 == sha256
+    except (NotHeld, CorruptArchive, StorageFailed, OSError):
+        return False
 
 
 def _body(fetched: Fetched, url: str) -> Body:

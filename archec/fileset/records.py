@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from archec.archive.commit import CommitItem
 from archec.catalogue.model import FilesetManifestFile, Note, Obi, Version, Visit
 from archec.catalogue.records import ManifestNoted, ObiChange
@@ -58,6 +60,18 @@ def file_item(known: Obi | None, obi: str, body: Body, run: int) -> tuple[Commit
     if body.place is not None:
         return CommitItem(record, restated=(HardLink(*body.place, run, obi),)), run
     return CommitItem(record, Placement(body.temp, run, obi, body.sha256)), run
+
+
+def replaced_item(known: Obi, tist: int, body: Body, run: int) -> CommitItem:
+    """Returns the record for a file whose state at ``tist`` is held with damaged bytes: the same state, whose bytes are
+    stored again, under the tist of the run."""
+    note = replace(known.notes[tist], at=run, target="")
+    visit = Visit(run, Outcome.SAME.value, body.status, body.terminal, checked=run, read=run)
+    version = known.versions[body.sha256]
+    record = ObiChange(
+        "fobi", known.id, "", {tist: body.sha256}, (), version, {tist: note}, visit, NEVER, kept={run: body.sha256}
+    )
+    return CommitItem(record, Placement(body.temp, run, known.id, body.sha256))
 
 
 def manifest_of(

@@ -114,6 +114,17 @@ def test_verify_finds_what_was_altered(one: Filesets, platform: Platform) -> Non
     code, out = command(one, "verify", "10.5281/zenodo.7")
     assert code == 6
     assert "mismatch-sha256" in out
+    damaged = path.read_bytes()
+    (result,) = one.ingest("doi:10.5281/zenodo.7", force=True)
+    assert (result.hit, result.status) == (True, "success")
+    assert command(one, "verify", "10.5281/zenodo.7")[0] == 0, "what was received took the place of the damaged bytes"
+    assert path.read_bytes() == damaged, "and left them where they are"
+    assert archec_inline(one.config, "get", "doi:10.5281/zenodo.7!/data/p q.csv").out == data
+    found, summary = json_of(archec_inline(one.config, "verify", "--json"))
+    assert (found["finding"], summary["wrong"]) == ("corrupt", 1)
+    before = one.dump()
+    assert archec_inline(one.config, "rebuild").code == 0
+    assert one.dump() == before
 
 
 def test_verify_counts_what_is_not_held(filesets: Filesets, platform: Platform) -> None:
