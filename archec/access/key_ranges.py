@@ -90,7 +90,7 @@ class Stretch:
 
     def _lines(self, ids: list[str]) -> list[bytes]:
         kind: Kind = "fobi" if is_url(ids[0]) else "tobi"
-        return [line for obi in self._catalogue.obis(kind, ids).values() for line in self._lines_of(obi)]
+        return [line for obi in self._catalogue.obis(kind, ids, visits=False).values() for line in self._lines_of(obi)]
 
 
 def groups_of(catalogue: Catalogue, query: Query, start: bytes, end: bytes) -> list[Group]:

@@ -118,7 +118,7 @@ def ids_of(url: str, catalogue: Catalogue | None = None) -> list[str]:
 def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
     """When the obi that a URL means was last seen and found lost. None if it is held or was never held."""
     for archive in archives:
-        for obi in _known(archive, ids_of(url, archive.catalogue)).values():
+        for obi in _known(archive, ids_of(url, archive.catalogue), visits=True).values():
             if obi.history.lost is not None:
                 seen = obi.visit.checked if obi.visit is not None else 0
                 return {"seen": seen or obi.history.noted[-1], "from": obi.history.lost}
@@ -155,9 +155,9 @@ def looking_up(archives: Sequence[Archive]) -> Callable[[Row], Subject]:
     return look_up
 
 
-def _known(archive: Archive, ids: Sequence[str]) -> dict[str, Obi]:
+def _known(archive: Archive, ids: Sequence[str], *, visits: bool = False) -> dict[str, Obi]:
     """The known obis among these ids, which are all of one kind."""
-    return archive.catalogue.obis("fobi" if is_url(ids[0]) else "tobi", ids) if ids else {}
+    return archive.catalogue.obis("fobi" if is_url(ids[0]) else "tobi", ids, visits=visits) if ids else {}
 
 
 def _works(archive: Archive, ids: Sequence[str]) -> dict[str, list[Obi]]:

@@ -87,9 +87,9 @@ class Catalogue(ABC):
         part of them, or none.
         """
 
-    def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
-        """Returns the known obis among ``ids``, by id."""
-        return {obi.id: obi for obi in self._whole(kind, self._heads(kind, ids))}
+    def obis(self, kind: Kind, ids: Collection[str], *, visits: bool = True) -> dict[str, Obi]:
+        """Returns the known obis among ``ids``, by id; without ``visits`` their last visits are not read."""
+        return {obi.id: obi for obi in self._whole(kind, self._heads(kind, ids), visits=visits)}
 
     def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
         """Yields the obis with id > ``after``, in the order of ids."""
@@ -272,19 +272,19 @@ class Catalogue(ABC):
 
     # -- the parts of obis ------------------------------------------------------------------------
 
-    def _whole(self, kind: Kind, heads: Sequence[Head]) -> Iterator[Obi]:
+    def _whole(self, kind: Kind, heads: Sequence[Head], *, visits: bool = True) -> Iterator[Obi]:
         """Assembles obis from their parts. Notes and versions to which no entry or claim refers are ignored."""
         every = [head.id for head in heads]
         held = [head.id for head in heads if head.history or kind == "tobi"]
         notes, versions = _grouped(self._notes(kind, held)), _grouped(self._versions(kind, held))
         claims = _grouped(self._claims(every) if kind == "tobi" else ())
-        visits = dict(self._visits(every) if kind == "fobi" else ())
+        visited = dict(self._visits(every) if kind == "fobi" and visits else ())
         for obi, history, handle, _, stamp, due, place, _, settled in heads:
             own_claims = tuple(sorted(claims[obi], key=attrgetter("key")))
             own = {tist: note for tist, note in sorted(notes[obi]) if tist in history.tists}
             contents = versions_of(history, versions[obi], own_claims)
             yield Obi(
-                obi, kind, history, contents, own, handle, visits.get(obi), due, stamp, own_claims, place, settled
+                obi, kind, history, contents, own, handle, visited.get(obi), due, stamp, own_claims, place, settled
             )
 
     def _pages_of(self, kind: Kind, after: str, before: str = "") -> Iterator[list[Head]]:

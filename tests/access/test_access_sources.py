@@ -344,9 +344,9 @@ access: {{rules: [{{archive: dmo, rights: closed}}, {{host: secret.org, rights: 
     for owner, name in (*catalogue, (SortedFile, "_pread"), (os, "open")):
         done = getattr(owner, name)
 
-        def counted(*given: Any, done: Any = done, name: str = name) -> Any:
+        def counted(*given: Any, done: Any = done, name: str = name, **options: Any) -> Any:
             work.append(name)
-            return done(*given)
+            return done(*given, **options)
 
         monkeypatch.setattr(owner, name, counted)
     paths = ["index?url={}", "index?url={}&closest=2014", "resource?url={}", "cdx?url={}&output=json", "{}", "id_/{}"]
