@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from archec.catalogue.interface import Counts
+from msgspec import UNSET, Struct, UnsetType, to_builtins
+
 from archec.catalogue.records import ObiChange, Record
 from archec.ids import host_of
 from archec.redif.problems import Problem, brief
@@ -35,31 +36,14 @@ _LONGEST_PATH = 1000
 _LONGEST_MESSAGE = 600
 
 
-class Totals(NamedTuple):
-    """The size of the archive at the end of a run: bytes written to the obi store by all runs so far, and obis."""
-
-    stored_bytes: int
-    obis: Counts
-
-    def as_value(self) -> dict[str, int]:
-        """The totals as JSON values."""
-        return {"stored_bytes": self.stored_bytes, **self.obis._asdict()}
-
-
-class HostFigures(NamedTuple):
+class HostFigures(Struct, frozen=True):
     """Counts of one host: visits, deferred files, visits by outcome, deferred files by reason."""
 
     host: str
-    visits: int
-    deferred: int
-    outcomes: dict[str, int]
-    reasons: dict[str, int]
-
-    @classmethod
-    def of(cls, value: dict[str, Any]) -> HostFigures:
-        """Builds the counts from the JSON value in a report."""
-        reasons = dict(value.get("reasons", {}))
-        return cls(str(value["host"]), int(value["visits"]), int(value["deferred"]), dict(value["outcomes"]), reasons)
+    visits: int = 0
+    deferred: int = 0
+    outcomes: dict[str, int] = {}
+    reasons: dict[str, int] = {}
 
     @property
     def faults(self) -> int:
@@ -70,6 +54,92 @@ class HostFigures(NamedTuple):
     def in_trouble(self) -> bool:
         """Whether files were deferred, or at least half of the visits failed because of the host."""
         return bool(self.deferred or (self.visits and 2 * self.faults >= self.visits))
+
+
+class HostsFigures(Struct, frozen=True):
+    """How many hosts were visited and are in trouble, what most visits to each came to, the worst of those in trouble,
+    and those with the most visits."""
+
+    visited: int = 0
+    in_trouble: int = 0
+    by_outcome: dict[str, int] = {}
+    trouble: list[HostFigures] = []
+    largest: list[HostFigures] = []
+
+
+class DataSetFigures(Struct, frozen=True):
+    """The data set of a run; the same as in :class:`Report`."""
+
+    tist: int = 0
+    time: str = ""
+    kind: str = ""
+    source: str = ""
+    whole: bool = False
+    complete: bool = False
+    merged: bool = False
+
+
+class FileFigures(Struct, frozen=True):
+    """The files of a data set; ``others`` are the paths of the first of the other files."""
+
+    read: int = 0
+    unreadable: int = 0
+    bytes: int = 0
+    other: int = 0
+    others: list[str] = []
+
+
+class TemplateFigures(Struct, frozen=True):
+    """The templates of a data set."""
+
+    total: int = 0
+    by_type: dict[str, int] = {}
+    without_handle: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+
+
+class FetchFigures(Struct, frozen=True):
+    """Requests, bytes received, and deferred files by reason."""
+
+    requests: int = 0
+    bytes: int = 0
+    deferred: int = 0
+    reasons: dict[str, int] = {}
+
+
+class ProblemFigures(Struct, frozen=True):
+    """All problems by code, and the first ones."""
+
+    by_code: dict[str, int] = {}
+    first: list[Problem] = []
+
+
+class RunReport(Struct, frozen=True):
+    """The report of a run as it is printed and journalled; its JSON form is described in docs/formats.md.
+
+    ``totals`` is the size of the archive at the end of the run, empty before. ``filesets`` is for ingests only.
+    """
+
+    run: int = 0
+    run_time: str = ""
+    state: str = ""
+    message: str = ""
+    resumed: bool = False
+    data_set: DataSetFigures = DataSetFigures()
+    files: FileFigures = FileFigures()
+    templates: TemplateFigures = TemplateFigures()
+    tobis: dict[str, int] = {}
+    held_back: dict[str, int] = {}
+    not_judged: dict[str, dict[str, int]] = {}
+    fobis: dict[str, int] = {}
+    fetch: FetchFigures = FetchFigures()
+    hosts: HostsFigures = HostsFigures()
+    stored_bytes: int = 0
+    totals: dict[str, int] = {}
+    problems: ProblemFigures = ProblemFigures()
+    seconds: dict[str, float] = {}
+    filesets: dict[str, int] | UnsetType = UNSET
 
 
 class Hosts:
@@ -97,14 +167,14 @@ class Hosts:
         if host in self._deferred or len(self._deferred) < _MOST_HOSTS:
             self._deferred.setdefault(host, Counter())[why] += files
 
-    def restore(self, value: dict[str, Any]) -> None:
+    def restore(self, was: HostsFigures) -> None:
         """Restores the deferred files from before a pause; visits are counted again from the journal."""
-        for item in value.get("trouble", ()):
-            for why, files in item.get("reasons", {}).items():
-                self.put_off(item["host"], why, files)
+        for figures in was.trouble:
+            for why, files in figures.reasons.items():
+                self.put_off(figures.host, why, files)
 
-    def as_value(self) -> dict[str, Any]:
-        """The hosts in trouble (the worst ones first) and those with the most visits, as JSON values."""
+    def figures(self) -> HostsFigures:
+        """Returns the hosts in trouble, the worst ones first, and those with the most visits."""
         mostly: Counter[str] = Counter()
         trouble: list[HostFigures] = []
         for figures in self._all():
@@ -114,13 +184,10 @@ class Hosts:
                 trouble.append(figures)
         trouble.sort(key=lambda figures: (-figures.faults - figures.deferred, figures.host))
         largest = sorted(self._all(), key=lambda figures: (-figures.visits, figures.host))[:_MOST_LARGE]
-        return {
-            "visited": len(self._outcomes),
-            "in_trouble": len(trouble),
-            "by_outcome": dict(sorted(mostly.items())),
-            "trouble": [figures._asdict() for figures in trouble[:_MOST_TROUBLE]],
-            "largest": [figures._asdict() for figures in largest if figures.visits],
-        }
+        return HostsFigures(
+            len(self._outcomes), len(trouble), dict(sorted(mostly.items())), trouble[:_MOST_TROUBLE],
+            [figures for figures in largest if figures.visits],
+        )  # fmt: skip
 
     def _all(self) -> Iterable[HostFigures]:
         for host in self._outcomes.keys() | self._deferred.keys():
@@ -167,7 +234,7 @@ class Report:
     problem_counts: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
     message: str = ""
-    totals: Totals | None = None
+    totals: dict[str, int] = field(default_factory=dict)
     filesets: dict[str, int] | None = None
     resumed: bool = False
     merged: bool = False
@@ -244,34 +311,27 @@ class Report:
         """Counts problems by their codes, without details."""
         self.problem_counts.update(counts)
 
-    def restore(self, value: Mapping[str, Any]) -> None:
-        """Restores the counts from before a pause, except those of visits, which are counted again from the journal
+    def restore(self, was: RunReport) -> None:
+        """Restores the counts of the part of the run before a pause; those of visits are restored from the journal,
         with :meth:`visited`."""
-        self.whole = bool(value["data_set"]["whole"])
-        self.complete = bool(value["data_set"]["complete"])
-        self.files = value["files"]["read"] + value["files"]["unreadable"]
-        self.unread = value["files"]["unreadable"]
-        self.read_bytes = value["files"]["bytes"]
-        self.other_files = value["files"]["other"]
-        self.others += value["files"]["others"]
-        self.templates.update(value["templates"]["by_type"])
-        self.nameless = value["templates"]["without_handle"]
-        self.duplicates = value["templates"]["duplicates"]
-        self.conflicts = value["templates"]["conflicts"]
-        self.tobis.update(value["tobis"])
-        self.held_back.update(value["held_back"])
-        for archive, words in value["not_judged"].items():
+        self.whole, self.complete = was.data_set.whole, was.data_set.complete
+        self.files, self.unread = was.files.read + was.files.unreadable, was.files.unreadable
+        self.read_bytes, self.other_files = was.files.bytes, was.files.other
+        self.others += was.files.others
+        self.templates.update(was.templates.by_type)
+        self.nameless, self.duplicates = was.templates.without_handle, was.templates.duplicates
+        self.conflicts = was.templates.conflicts
+        self.tobis.update(was.tobis)
+        self.held_back.update(was.held_back)
+        for archive, words in was.not_judged.items():
             self.not_judged.update({(archive, word): count for word, count in words.items()})
-        self.requests = value["fetch"]["requests"]
-        self.fetched_bytes = value["fetch"]["bytes"]
-        self.deferred.update(value["fetch"].get("reasons", {}))
-        self.hosts.restore(value.get("hosts", {}))
-        self.stored_bytes = value["stored_bytes"]
-        self.problem_counts.update(value["problems"]["by_code"])
-        self.problems += [
-            Problem(p["path"], p["line"], p["code"], p["message"]) for p in value["problems"]["first"]
-        ]
-        self.seconds.update(value["seconds"])
+        self.requests, self.fetched_bytes = was.fetch.requests, was.fetch.bytes
+        self.deferred.update(was.fetch.reasons)
+        self.hosts.restore(was.hosts)
+        self.stored_bytes = was.stored_bytes
+        self.problem_counts.update(was.problems.by_code)
+        self.problems += was.problems.first
+        self.seconds.update(was.seconds)
 
     def _not_judged(self) -> dict[str, dict[str, int]]:
         """The number of handles that the data set does not judge, by archive and reason."""
@@ -280,59 +340,39 @@ class Report:
             value.setdefault(archive, {})[word] = count
         return value
 
+    def figures(self) -> RunReport:
+        """Returns the report as it is printed and journalled."""
+        return RunReport(
+            self.run, iso(self.run), self.state, self.message, self.resumed,
+            DataSetFigures(
+                self.data_set, iso(self.data_set), self.kind, self.source, self.whole, self.complete, self.merged
+            ),
+            FileFigures(
+                self.files - self.unread, self.unread, self.read_bytes, self.other_files, list(self.others)
+            ),
+            TemplateFigures(
+                self.templates.total(), dict(sorted(self.templates.items())), self.nameless, self.duplicates,
+                self.conflicts,
+            ),
+            tobis={kind: max(self.tobis[kind], 0) for kind in _KINDS},
+            held_back=dict(sorted(self.held_back.items())),
+            not_judged=self._not_judged(),
+            fobis={outcome: count for outcome, count in sorted(self.fobis.items()) if count},
+            fetch=FetchFigures(
+                self.requests, self.fetched_bytes, self.deferred.total(), dict(sorted(self.deferred.items()))
+            ),
+            hosts=self.hosts.figures(),
+            stored_bytes=self.stored_bytes,
+            totals=self.totals,
+            problems=ProblemFigures(dict(sorted(self.problem_counts.items())), list(self.problems)),
+            seconds={phase: round(seconds, 3) for phase, seconds in self._seconds().items()},
+            filesets=dict(sorted(self.filesets.items())) if self.filesets is not None else UNSET,
+        )  # fmt: skip
+
     def as_value(self) -> dict[str, Any]:
-        """The report as JSON values, as printed by ``archec gather --json`` and journalled."""
-        return {
-            "run": self.run,
-            "run_time": iso(self.run),
-            "state": self.state,
-            "message": self.message,
-            "resumed": self.resumed,
-            "data_set": {
-                "tist": self.data_set,
-                "time": iso(self.data_set),
-                "kind": self.kind,
-                "source": self.source,
-                "whole": self.whole,
-                "complete": self.complete,
-                "merged": self.merged,
-            },
-            "files": {
-                "read": self.files - self.unread,
-                "unreadable": self.unread,
-                "bytes": self.read_bytes,
-                "other": self.other_files,
-                "others": self.others,
-            },
-            "templates": {
-                "total": sum(self.templates.values()),
-                "by_type": dict(sorted(self.templates.items())),
-                "without_handle": self.nameless,
-                "duplicates": self.duplicates,
-                "conflicts": self.conflicts,
-            },
-            "tobis": {kind: max(self.tobis[kind], 0) for kind in _KINDS},
-            "held_back": dict(sorted(self.held_back.items())),
-            "not_judged": self._not_judged(),
-            "fobis": {outcome: count for outcome, count in sorted(self.fobis.items()) if count},
-            "fetch": {
-                "requests": self.requests,
-                "bytes": self.fetched_bytes,
-                "deferred": self.deferred.total(),
-                "reasons": dict(sorted(self.deferred.items())),
-            },
-            "hosts": self.hosts.as_value(),
-            "stored_bytes": self.stored_bytes,
-            "totals": self.totals.as_value() if self.totals is not None else {},
-            "problems": {
-                "by_code": dict(sorted(self.problem_counts.items())),
-                "first": [
-                    {"path": p.path, "line": p.line, "code": p.code, "message": p.message}
-                    for p in self.problems
-                ],
-            },
-            "seconds": {phase: round(seconds, 3) for phase, seconds in self._seconds().items()},
-        } | ({"filesets": dict(sorted(self.filesets.items()))} if self.filesets is not None else {})
+        """Returns the report as JSON values."""
+        value: dict[str, Any] = to_builtins(self.figures())
+        return value
 
 
 def kept_bytes(record: ObiChange) -> int:

@@ -5,7 +5,6 @@ begins.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections import Counter
@@ -22,9 +21,10 @@ from archec.archive.journal import records, records_in
 from archec.archive.ledger import left_parts
 from archec.archive.opening import Archive
 from archec.archive.recovery import LastRun, last_run
-from archec.archive.report import Report, Totals, kept_bytes
+from archec.archive.report import Report, RunReport, kept_bytes
 from archec.archive.retracted_visits import conclude_without
 from archec.archive.revision import evidence_of, judge_again
+from archec.catalogue.codec import built, read
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Run
 from archec.catalogue.records import DataSetRead, IngestDone, ObiChange, RunEnd, RunStart
@@ -51,13 +51,12 @@ def stored_before(catalogue: Catalogue, run: int = MAX_TIST + 1) -> int:
     stored = 0
     for earlier in newest_first(catalogue, run):
         try:
-            report = json.loads(earlier.report or "{}")
-            totals = report.get("totals") or {}
-            if totals:
-                return stored + int(totals["stored_bytes"])
-            stored += int(report.get("stored_bytes", 0))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            report = read(RunReport, earlier.report or "{}")
+        except CatalogueError as error:
             raise CatalogueError(f"the report of run {earlier.tist} cannot be read: {error}") from error
+        if "stored_bytes" in report.totals:
+            return stored + report.totals["stored_bytes"]
+        stored += report.stored_bytes
     return stored
 
 
@@ -79,7 +78,7 @@ def recounted(last: LastRun, start: RunStart) -> Report:
     report = Report(start.tist, start.data_set, start.form, start.source, merged=last.merged)
     is_ingest, ingested = start.kind == "fileset", Counter[str]()
     if last.report and (last.merged or is_ingest):
-        report.restore(last.report)
+        report.restore(built(RunReport, last.report))
     else:
         report.seconds.update(last.report.get("seconds", {}))
     since = until = requests = stored = 0
@@ -224,9 +223,10 @@ def _message_of(last: LastRun) -> str:
     return str(last.report.get("message", "")) if last.state == "failed" else ""
 
 
-def totals(catalogue: Catalogue, report: Report) -> Totals:
+def totals(catalogue: Catalogue, report: Report) -> dict[str, int]:
     """The size of the archive at the end of this run."""
-    return Totals(stored_before(catalogue, report.run) + report.stored_bytes, catalogue.counts())
+    stored = stored_before(catalogue, report.run) + report.stored_bytes
+    return {"stored_bytes": stored, **catalogue.counts()._asdict()}
 
 
 class Unbegun(Struct, frozen=True):

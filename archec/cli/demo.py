@@ -39,7 +39,7 @@ def demo(context: click.Context, directory: Path | None) -> None:
     with meter_for() as meter:
         for stage in play(config, meter):
             click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)
-            for line in gather_table(stage.report.as_value()):
+            for line in gather_table(stage.report.figures()):
                 echo(line, INDENT)
     with open_catalogue(config.database, base=config.base) as catalogue:
         urls = {

@@ -203,9 +203,9 @@ def _ingest_due(run: _Run, before: Exit, meter: Meter, wait: bool, budget: Budge
     counter = run_ingest(run.config, lines, IngestOptions(), meter, lambda result, file: None, wait=wait, budget=budget)
     if counter.report is not None:
         run.line.take(counter.report)
-        value = run.line.finished().as_value()
+        report = run.line.finished()
         with suppress(BrokenPipeError):  # as above
-            show(value, *other_table(KIND, value), as_json=run.as_json, indent=INDENT)
+            show(report.as_value(), *other_table(KIND, report.figures()), as_json=run.as_json, indent=INDENT)
     return Exit.BUDGET if Status.BUDGET.value in counter.statuses else Exit.DONE
 
 
@@ -225,10 +225,9 @@ class _Run:
             gather_run(self.config, options, meter, begun=partial(_begun, self.line))
         report = self.line.finished()
         _warn(report)
-        value = report.as_value()
         with suppress(BrokenPipeError):  # the run is done, whether or not anyone reads its report
-            table = gather_table(value, message_printed=report.state == "damaged")
-            show(value, *table, as_json=self.as_json, indent=INDENT)
+            table = gather_table(report.figures(), message_printed=report.state == "damaged")
+            show(report.as_value(), *table, as_json=self.as_json, indent=INDENT)
         return exit_code(report)
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import UNSET
 
 from archec import __version__
 from archec.errors import Exit
@@ -21,7 +22,7 @@ from archec.tist import iso
 from archec.units import counted, human_duration, human_size
 
 if TYPE_CHECKING:
-    from archec.archive.report import HostFigures, Report
+    from archec.archive.report import FetchFigures, HostFigures, ProblemFigures, Report, RunReport
 
 INDENT = 12
 """Columns before the values of a table."""
@@ -36,67 +37,67 @@ _STATES = {Exit.DONE: "done", Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.I
 # -- the table ------------------------------------------------------------------------------------
 
 
-def gather_table(value: dict[str, Any], *, message_printed: bool = False) -> list[str]:
+def gather_table(report: RunReport, *, message_printed: bool = False) -> list[str]:
     """The lines of the table of a gathering, without its message if that was printed before."""
-    data_set = value["data_set"]
+    data_set = report.data_set
     rows: list[tuple[str, str]] = [
-        ("run", f"{value['run']}  {value['run_time']}  {value['state']}"),
-        ("data set", f"{data_set['source']}  as of {data_set['time']}"),
+        ("run", f"{report.run}  {report.run_time}  {report.state}"),
+        ("data set", f"{data_set.source}  as of {data_set.time}"),
     ]
-    if not data_set["whole"]:
-        damaged = "nothing of it was noted" if value["state"] == "damaged" else "nothing counts as lost"
+    if not data_set.whole:
+        damaged = "nothing of it was noted" if report.state == "damaged" else "nothing counts as lost"
         rows.append(("", f"damaged: {damaged}"))
-    files = value["files"]
-    unread = f", {files['unreadable']:,} without readable templates" if files["unreadable"] else ""
-    rows.append(("read", f"{counted(files['read'], 'template file')}{unread}, {human_size(files['bytes'])}"))
-    if files["other"]:
-        rows.append(("", f"{counted(files['other'], 'other file')}, not read"))
-    templates = value["templates"]
-    kinds = ", ".join(f"{kind} {count:,}" for kind, count in templates["by_type"].items())
-    rows.append(("", counted(templates["total"], "template") + (f" ({kinds})" if kinds else "")))
-    if templates["duplicates"]:
-        rows.append(("", counted(templates["duplicates"], "repeated handle")))
-    if templates["without_handle"]:
-        rows.append(("", f"{templates['without_handle']:,} without a handle"))
-    if templates["conflicts"]:
-        rows.append(("", f"{templates['conflicts']:,} in conflict with another data set of the same date"))
-    rows.append(("templates", _counts(value["tobis"])))
-    unjudged = value["not_judged"]
+    files = report.files
+    unread = f", {files.unreadable:,} without readable templates" if files.unreadable else ""
+    rows.append(("read", f"{counted(files.read, 'template file')}{unread}, {human_size(files.bytes)}"))
+    if files.other:
+        rows.append(("", f"{counted(files.other, 'other file')}, not read"))
+    templates = report.templates
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in templates.by_type.items())
+    rows.append(("", counted(templates.total, "template") + (f" ({kinds})" if kinds else "")))
+    if templates.duplicates:
+        rows.append(("", counted(templates.duplicates, "repeated handle")))
+    if templates.without_handle:
+        rows.append(("", f"{templates.without_handle:,} without a handle"))
+    if templates.conflicts:
+        rows.append(("", f"{templates.conflicts:,} in conflict with another data set of the same date"))
+    rows.append(("templates", _counts(report.tobis)))
+    unjudged = report.not_judged
     for number, (archive, words) in enumerate(islice(unjudged.items(), _MAX_ARCHIVES)):
         rows.append(("" if number else "not judged", f"{sum(words.values()):,} of {archive}: {_counts(words)}"))
     if len(unjudged) > _MAX_ARCHIVES:
         rows.append(("", f"and those of {counted(len(unjudged) - _MAX_ARCHIVES, 'more archive')}"))
-    for code, count in value["held_back"].items():
-        accept = f"archec losses accept {value['run']} {code}"
+    for code, count in report.held_back.items():
+        accept = f"archec losses accept {report.run} {code}"
         rows.append(("held back", f"{counted(count, 'loss', 'losses')} of {code}: {accept}"))
-    fetch = value["fetch"]
-    if value["fobis"]:
-        rows.append(("files", _counts(value["fobis"])))
-    if value["fobis"] or fetch["requests"]:
-        rows.append(("fetched", f"{counted(fetch['requests'], 'request')}, {human_size(fetch['bytes'])}"))
-    if fetch["deferred"]:
+    fetch = report.fetch
+    if report.fobis:
+        rows.append(("files", _counts(report.fobis)))
+    if report.fobis or fetch.requests:
+        rows.append(("fetched", f"{counted(fetch.requests, 'request')}, {human_size(fetch.bytes)}"))
+    if fetch.deferred:
         rows.append(("deferred", deferred_files(fetch)))
-    ended = _ended({**value, "message": ""} if message_printed else value)
-    return [*_table([*rows, *ended]), *_problems(value["problems"], value["message"])]
+    ended = _ended(report, "" if message_printed else report.message)
+    return [*_table([*rows, *ended]), *_problems(report.problems, report.message)]
 
 
-def other_table(kind: str, value: dict[str, Any]) -> list[str]:
+def other_table(kind: str, report: RunReport) -> list[str]:
     """The table of a run that reads no data set: an ingest of filesets, or a decision of the operator."""
-    rows = [("run", f"{value['run']}  {value['run_time']}  {value['state']}"), ("kind", kind)]
-    data_set = value["data_set"]
-    if data_set["tist"]:
-        rows.append(("data set", f"{data_set['source']}  as of {data_set['time']}"))
-    for name, label in (("tobis", "templates"), ("fobis", "files")):
-        if any(value[name].values()):
-            rows.append((label, _counts(value[name])))
-    if "filesets" in value:
-        rows.append(("filesets", _counts(value["filesets"])))
-    return _table([*rows, *_ended(value)])
+    rows = [("run", f"{report.run}  {report.run_time}  {report.state}"), ("kind", kind)]
+    data_set = report.data_set
+    if data_set.tist:
+        rows.append(("data set", f"{data_set.source}  as of {data_set.time}"))
+    for label, counts in (("templates", report.tobis), ("files", report.fobis)):
+        if any(counts.values()):
+            rows.append((label, _counts(counts)))
+    if report.filesets is not UNSET:
+        rows.append(("filesets", _counts(report.filesets)))
+    return _table([*rows, *_ended(report, report.message)])
 
 
-def deferred_files(fetch: dict[str, Any]) -> str:
+def deferred_files(fetch: FetchFigures) -> str:
     """The number of files that a run deferred to the next one, and the reasons."""
-    return f"{counted(fetch['deferred'], 'file')}, for the next run to try: {_counts(fetch.get('reasons', {}))}"
+    return f"{counted(fetch.deferred, 'file')}, for the next run to try: {_counts(fetch.reasons)}"
 
 
 def host_outcomes(host: HostFigures) -> str:
@@ -105,13 +106,13 @@ def host_outcomes(host: HostFigures) -> str:
     return outcomes + (f", {host.deferred:,} deferred ({_counts(host.reasons)})" if host.deferred else "")
 
 
-def _ended(value: dict[str, Any]) -> list[tuple[str, str]]:
+def _ended(report: RunReport, message: str) -> list[tuple[str, str]]:
     """The rows at the end: bytes stored, duration, message."""
-    rows = [("stored", human_size(value["stored_bytes"]))]
-    if value["seconds"]:
-        rows.append(("took", ", ".join(f"{phase} {human_duration(s)}" for phase, s in value["seconds"].items())))
-    if value["message"]:
-        rows.append(("message", value["message"]))
+    rows = [("stored", human_size(report.stored_bytes))]
+    if report.seconds:
+        rows.append(("took", ", ".join(f"{phase} {human_duration(s)}" for phase, s in report.seconds.items())))
+    if message:
+        rows.append(("message", message))
     return rows
 
 
@@ -123,19 +124,19 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items() if count) or "none"
 
 
-def _problems(problems: dict[str, Any], message: str) -> list[str]:
+def _problems(problems: ProblemFigures, message: str) -> list[str]:
     """The problems, except the one already in ``message``."""
-    total = sum(problems["by_code"].values())
+    total = sum(problems.by_code.values())
     if not total:
         return []
-    lines = [f"{'problems':<11} {_counts(problems['by_code'])}"]
-    for problem in problems["first"][:_MAX_PROBLEMS]:
-        if problem["message"] and problem["message"] in message:
+    lines = [f"{'problems':<11} {_counts(problems.by_code)}"]
+    for problem in problems.first[:_MAX_PROBLEMS]:
+        if problem.message and problem.message in message:
             continue
-        place = f"{problem['path']}:{problem['line']}" if problem["line"] else problem["path"]
-        lines.append(f"  {place}: {problem['code']}: {problem['message']}")
+        place = f"{problem.path}:{problem.line}" if problem.line else problem.path
+        lines.append(f"  {place}: {problem.code}: {problem.message}")
     if total > _MAX_PROBLEMS:
-        lines.append(f"  ... and {total - min(_MAX_PROBLEMS, len(problems['first'])):,} more")
+        lines.append(f"  ... and {total - min(_MAX_PROBLEMS, len(problems.first)):,} more")
     return lines
 
 

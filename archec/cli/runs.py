@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
-from archec.archive.report import HostFigures
 from archec.archive.runs import unbegun
 from archec.cli.common import config_option, json_option, opened
 from archec.cli.runreport import INDENT, gather_table, host_outcomes, other_table
@@ -69,9 +69,9 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
 
 def _details(view: RunView) -> Iterator[str]:
     """All details of one run, as lines."""
-    if "tobis" in view.report:
-        value = {**view.report, "state": view.state}
-        yield from gather_table(value) if view.kind == "gather" else other_table(view.kind, value)
+    if view.report is not None:
+        report = replace(view.report, state=view.state)
+        yield from gather_table(report) if view.kind == "gather" else other_table(view.kind, report)
     else:
         yield f"{'run':<11} {view.run}  {iso(view.run)}  {view.state}"
         yield f"{'kind':<11} {view.kind}"
@@ -84,11 +84,10 @@ def _details(view: RunView) -> Iterator[str]:
             yield f"{'retracted':<11} its {what} not count: {why}"
     if options := "; ".join(_options(view.options)):
         yield f"{'options':<11} {options}"
-    hosts = view.part("hosts")
-    if hosts.get("in_trouble"):
-        worst = (HostFigures.of(item) for item in hosts["trouble"][:5])
-        names = "; ".join(f"{host.host}: {host_outcomes(host)}" for host in worst)
-        yield f"{'hosts':<11} {hosts['in_trouble']:,} in trouble, {hosts['visited']:,} visited; {names}"
+    hosts = view.figures.hosts
+    if hosts.in_trouble:
+        names = "; ".join(f"{host.host}: {host_outcomes(host)}" for host in hosts.trouble[:5])
+        yield f"{'hosts':<11} {hosts.in_trouble:,} in trouble, {hosts.visited:,} visited; {names}"
 
 
 def _options(options: dict[str, Any]) -> Iterator[str]:
@@ -116,9 +115,9 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
                 view.state,
                 view.kind,
                 iso(view.data_set)[:10] if view.data_set else "",
-                _counts(view.counts("tobis"), _TEMPLATES),
-                _counts(view.counts("fobis"), _FILES),
-                human_size(view.stored_bytes),
+                _counts(view.figures.tobis, _TEMPLATES),
+                _counts(view.figures.fobis, _FILES),
+                human_size(view.figures.stored_bytes),
                 human_duration(view.seconds) if view.seconds is not None else "",
             ),
             width,

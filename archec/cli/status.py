@@ -75,9 +75,8 @@ def _last(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     yield "last run", f"{last.run}  {iso(last.run)}  {last.state}{took}{resumable}"
     if last.message or last.unanswered:
         yield "", last.message or "no host answered"
-    fetch = last.part("fetch")
-    if fetch.get("deferred"):
-        yield "", f"deferred {deferred_files(fetch)}"
+    if last.figures.fetch.deferred:
+        yield "", f"deferred {deferred_files(last.figures.fetch)}"
     if found.success is None:
         yield "", "no run has succeeded yet"
     elif found.success.run != last.run:

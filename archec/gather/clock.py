@@ -8,7 +8,6 @@ Without either, a jump of more than 90 days counts. A first run has nothing to c
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from archec.archive.journal import records_in
 from archec.archive.opening import Archive
-from archec.archive.report import HostFigures
+from archec.archive.report import RunReport
+from archec.catalogue.codec import read
 from archec.catalogue.records import ClockReading, RunStart
 from archec.config import Config
 from archec.errors import ArchecError
@@ -131,7 +131,7 @@ def _hosts(archive: Archive) -> Iterator[str]:
     now = time.time()
     bound = {state.host for state in archive.catalogue.hosts() if state.until > now or state.fails}
     for run in archive.catalogue.newest_runs(MAX_TIST + 1, _RUNS):
-        known = [HostFigures.of(item) for item in json.loads(run.report or "{}").get("hosts", {}).get("largest", ())]
+        known = read(RunReport, run.report or "{}").hosts.largest
         if known:
             yield from (host.host for host in known if host.faults < host.visits and host.host not in bound)
             return

@@ -20,14 +20,13 @@ from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from xxhash import xxh3_128, xxh3_128_hexdigest
 
 from archec import __version__
-from archec.archive.report import Report
-from archec.catalogue.codec import canonical
+from archec.archive.report import Report, RunReport
+from archec.catalogue.codec import built, canonical
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config
@@ -194,7 +193,7 @@ class DirectoryMemory(Database):
 
     # -- the directory as a whole -----------------------------------------------------------------
 
-    def repeated(self, tist: int) -> dict[str, Any] | None:
+    def repeated(self, tist: int) -> RunReport | None:
         """Returns the report of the previous run if this one, whose data set has the date ``tist``, would find the
         same: nothing has changed in the directory or the known data sets, all of which are older, and that run found
         nothing new. Returns None if the directory must be read."""
@@ -206,8 +205,7 @@ class DirectoryMemory(Database):
             return None
         if settled.get("data_sets") != self._data_sets():
             return None
-        report = settled["report"]
-        return report if isinstance(report, dict) else None
+        return built(RunReport, settled["report"])
 
     def keep(self, report: Report) -> None:
         """Commits the cache after the run has merged the data set."""

@@ -73,17 +73,16 @@ def _last_run(to: CollectorRegistry, run: RunView) -> None:
     states = {state: state == run.state for state in SHOWN}
     _gauges(to, "archec_last_run_state", "The state of the last run: 1 for the current state.", "state", states)
     _gauge(to, "archec_last_run_resumable", "Whether --resume would continue it.", run.resumable)
-    if run.counts("files").get("read") or "templates" in run.part("seconds"):
-        whole = bool(run.part("data_set").get("whole"))
-        _gauge(to, "archec_last_run_data_set_whole", "Whether its data set was complete.", whole)
+    figures = run.figures
+    if figures.files.read or "templates" in figures.seconds:
+        _gauge(to, "archec_last_run_data_set_whole", "Whether its data set was complete.", figures.data_set.whole)
     if run.seconds is not None:
         _gauge(to, "archec_last_run_seconds", "Duration of the last run.", run.seconds)
-    _gauges(to, "archec_last_run_tobis", "Templates by outcome.", "what", run.counts("tobis"))
-    _gauges(to, "archec_last_run_fobis", "Visits by outcome.", "what", run.counts("fobis"))
-    fetch = run.counts("fetch")
-    _gauge(to, "archec_last_run_requests", "Requests made.", fetch.get("requests", 0))
-    _gauge(to, "archec_last_run_fetched_bytes", "Bytes fetched.", fetch.get("bytes", 0))
-    _gauge(to, "archec_last_run_stored_bytes", "Bytes written into the obi store.", run.stored_bytes)
+    _gauges(to, "archec_last_run_tobis", "Templates by outcome.", "what", figures.tobis)
+    _gauges(to, "archec_last_run_fobis", "Visits by outcome.", "what", figures.fobis)
+    _gauge(to, "archec_last_run_requests", "Requests made.", figures.fetch.requests)
+    _gauge(to, "archec_last_run_fetched_bytes", "Bytes fetched.", figures.fetch.bytes)
+    _gauge(to, "archec_last_run_stored_bytes", "Bytes written into the obi store.", figures.stored_bytes)
     _gauge(to, "archec_last_run_problems", "Problems in its data set.", run.problems)
 
 

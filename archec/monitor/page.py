@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from msgspec import to_builtins
+
 from archec import __version__
 from archec.archive.report import HostFigures
 from archec.audit.last_checked import Fixity
@@ -70,11 +72,8 @@ class Account:
     @property
     def hosts(self) -> tuple[HostFigures, ...]:
         """The hosts in trouble and the largest ones, each once."""
-        hosts = self.run.part("hosts")
-        found: dict[str, HostFigures] = {}
-        for item in (*hosts.get("trouble", ()), *hosts.get("largest", ())):
-            found.setdefault(item["host"], HostFigures.of(item))
-        return tuple(found.values())
+        hosts = self.run.figures.hosts
+        return tuple({item.host: item for item in (*hosts.trouble, *hosts.largest)}.values())
 
     def as_value(self) -> dict[str, Any]:
         """As JSON values: the contents of the page, and more."""
@@ -83,7 +82,7 @@ class Account:
             "time": iso(self.now),
             "run": self.run.as_value(whole=True),
             **self.series.as_value(),
-            "hosts": [item._asdict() for item in self.hosts],
+            "hosts": to_builtins(self.hosts),
             "coverage": [asdict(row) for row in self.coverage],
             "filesets": asdict(self.filesets) if self.filesets is not None else None,
             "held_back": [asdict(item) for item in self.held_back],
@@ -157,21 +156,21 @@ def _run(run: RunView) -> Iterator[str]:
         ("state", f"{run.state}: {SHOWN[run.state]}"),
         ("data set", f"{run.source}, as of {_day(run.data_set)}") if run.data_set else ("kind", run.kind),
         ("took", took),
-        ("templates", _counts(run.counts("tobis"))),
-        ("files", _counts(run.counts("fobis"))),
-        ("stored", human_size(run.stored_bytes)),
-        ("held back", _counts(run.held_back)),
+        ("templates", _counts(run.figures.tobis)),
+        ("files", _counts(run.figures.fobis)),
+        ("stored", human_size(run.figures.stored_bytes)),
+        ("held back", _counts(run.figures.held_back)),
         ("problems", f"{run.problems:,}"),
     ]
     if run.message:
         rows.append(("message", run.message))
     yield _table(("", ""), rows)
-    problems = run.part("problems").get("first", [])
+    problems = run.figures.problems.first
     if problems:
         yield "<details><summary>Problems in the data set</summary>"
         yield _table(
             ("path", "line", "code", "message"),
-            ((p.get("path"), p.get("line"), p.get("code"), p.get("message")) for p in problems if isinstance(p, dict)),
+            ((problem.path, problem.line, problem.code, problem.message) for problem in problems),
         )
         yield "</details>"
 
@@ -194,7 +193,7 @@ def _lost(account: Account) -> Iterator[str]:
     if not account.lost:
         yield "<p>Nothing was lost.</p>"
         return
-    noted = account.run.counts("tobis").get("lost", 0) + account.run.counts("fobis").get("lost", 0)
+    noted = account.run.figures.tobis.get("lost", 0) + account.run.figures.fobis.get("lost", 0)
     rows = ((one.handle or one.id, one.title, one.reason, _day(one.tist)) for one in account.lost)
     yield _table(("template or file", "title", "reason", "lost"), rows)
     if noted > len(account.lost):
@@ -207,10 +206,10 @@ def _hosts(account: Account) -> Iterator[str]:
     if not hosts:
         yield "<p>This run visited no files.</p>"
         return
-    totals = account.run.part("hosts")
+    totals = account.run.figures.hosts
     yield _figure(
         hosts_plot(hosts[:_MOST_BARS], "h"),
-        f"Hosts visited: {totals.get('visited', 0):,}; in trouble: {totals.get('in_trouble', 0):,}. "
+        f"Hosts visited: {totals.visited:,}; in trouble: {totals.in_trouble:,}. "
         "Those in trouble come first, then the largest.",
     )
     yield _table(

@@ -109,10 +109,10 @@ def series_of(views: Iterable[RunView]) -> Series:
         _PlottedRun(
             view.run,
             view.data_set,
-            _incidences(view.counts("tobis")),
-            _incidences(view.counts("fobis")),
-            view.stored_bytes,
-            view.counts("totals"),
+            _incidences(view.figures.tobis),
+            _incidences(view.figures.fobis),
+            view.figures.stored_bytes,
+            view.figures.totals,
         )
         for view in views
     ]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import orjson
+from msgspec import structs, to_builtins
 
 from archec.archive.opening import Archive
 from archec.archive.recovery import UNFINISHED, last_run
-from archec.archive.report import NOT_ASKED, UNANSWERED
+from archec.archive.report import NOT_ASKED, UNANSWERED, RunReport
 from archec.archive.runs import newest_first, newest_gathering, recounted
+from archec.catalogue.codec import read
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Run
-from archec.errors import BadName, NotHeld, UsageError
+from archec.errors import BadName, CatalogueError, NotHeld, UsageError
 from archec.gather.operator import awaiting, find
 from archec.store.journal_reader import journals
 from archec.store.layout import Layout
@@ -43,8 +44,8 @@ _FINAL: dict[str, Shown] = {
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the state in the catalogue. ``report`` is its
-    report's JSON value, empty if there is none yet. ``resumable``: ``--resume`` would continue it. ``retracted`` is why
+    """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the state in the catalogue. ``report`` is None
+    if there is none yet. ``resumable``: ``--resume`` would continue it. ``retracted`` is why
     its visits do not count, ``data_set_retracted`` why its data set does not."""
 
     run: int
@@ -55,53 +56,37 @@ class RunView:
     form: str
     source: str
     options: dict[str, Any]
-    report: dict[str, Any] = field(default_factory=dict)
+    report: RunReport | None = None
     resumable: bool = False
     retracted: str = ""
     data_set_retracted: str = ""
 
     @property
+    def figures(self) -> RunReport:
+        """Its report; one without any counts if it has none yet."""
+        return self.report or RunReport()
+
+    @property
     def seconds(self) -> float | None:
         """Its duration in seconds; None if unknown."""
-        phases = self.part("seconds")
-        return sum(_numbers(phases).values()) if phases else None
-
-    @property
-    def held_back(self) -> dict[str, int]:
-        """Losses that it held back, by archive code."""
-        return _numbers(self.part("held_back"))
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes that it wrote to the obi store."""
-        return _number(self.report.get("stored_bytes"))
+        return sum(self.figures.seconds.values()) if self.figures.seconds else None
 
     @property
     def message(self) -> str:
         """Its message, such as why it failed."""
-        return str(self.report.get("message", ""))
+        return self.figures.message
 
     @property
     def unanswered(self) -> bool:
         """Whether it visited files, and no host answered any of its requests."""
-        visits = {**self.counts("fobis"), **_numbers(self.part("fetch").get("reasons", {}))}
+        visits = {**self.figures.fobis, **self.figures.fetch.reasons}
         outcomes = {outcome for outcome, count in visits.items() if count} - {"lost", "unnamed", NOT_ASKED}
         return bool(outcomes) and outcomes <= UNANSWERED
 
     @property
     def problems(self) -> int:
         """Problems in its data set."""
-        codes = self.part("problems").get("by_code")
-        return sum(_numbers(codes).values()) if isinstance(codes, dict) else 0
-
-    def part(self, name: str) -> dict[str, Any]:
-        """An object within the report; empty if there is none."""
-        found = self.report.get(name)
-        return found if isinstance(found, dict) else {}
-
-    def counts(self, name: str) -> dict[str, int]:
-        """The numbers of an object within the report."""
-        return _numbers(self.part(name))
+        return sum(self.figures.problems.by_code.values())
 
     def as_value(self, *, whole: bool = False) -> dict[str, Any]:
         """As JSON values: the values of a row of the list, or everything."""
@@ -114,17 +99,17 @@ class RunView:
             "resumable": self.resumable,
             "data_set": {"tist": self.data_set, "time": when, "kind": self.form, "source": self.source},
             "seconds": self.seconds,
-            "tobis": self.counts("tobis"),
-            "fobis": self.counts("fobis"),
-            "held_back": self.held_back,
+            "tobis": self.figures.tobis,
+            "fobis": self.figures.fobis,
+            "held_back": self.figures.held_back,
             "problems": self.problems,
-            "fetch": self.part("fetch"),
-            "stored_bytes": self.stored_bytes,
+            "fetch": to_builtins(self.report.fetch) if self.report is not None else {},
+            "stored_bytes": self.figures.stored_bytes,
             "message": self.message,
         }
         if whole:
             value["options"] = self.options
-            value["report"] = self.report
+            value["report"] = to_builtins(self.report) if self.report is not None else {}
             value["retracted"] = self.retracted
             value["data_set_retracted"] = self.data_set_retracted
         return value
@@ -144,7 +129,7 @@ def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
         view = _view(run)
         if newest is not None and run.tist == newest.tist and not newest.finished and run.state in UNFINISHED:
             view = replace(view, state="running") if working else _stopped(archive.layout, view)
-        if view.held_back:
+        if view.figures.held_back:
             waiting = _waiting(archive.catalogue) if waiting is None else waiting
             view = _as_of_now(view, waiting)
         yield view
@@ -188,51 +173,49 @@ def _waiting(catalogue: Catalogue) -> dict[tuple[Kind, int], dict[str, int]]:
 def _as_of_now(view: RunView, waiting: dict[tuple[Kind, int], dict[str, int]]) -> RunView:
     """A run with the losses it still holds back, without those accepted since or decided again by a later run."""
     files, templates = (
-        {name: losses for name, losses in waiting.get(key, {}).items() if name in view.held_back}
+        {name: losses for name, losses in waiting.get(key, {}).items() if name in view.figures.held_back}
         for key in (("fobi", view.run), ("tobi", view.data_set))
     )
     left = {**files, **templates}
-    tobis = {**view.part("tobis"), "held_back": sum(templates.values())}
+    tobis = {**view.figures.tobis, "held_back": sum(templates.values())}
     state: Shown = "done" if view.state == "held-back" and not left else view.state
-    return replace(view, state=state, report={**view.report, "held_back": left, "tobis": tobis})
+    return replace(view, state=state, report=structs.replace(view.figures, held_back=left, tobis=tobis))
 
 
 def _stopped(layout: Layout, view: RunView) -> RunView:
     """The view of the newest run, which is no longer active but whose journal is open."""
     if view.recorded in ("budget", "interrupted"):
-        return replace(view, resumable=view.form == "tarball" or bool(view.part("data_set").get("merged")))
+        return replace(view, resumable=view.form == "tarball" or view.figures.data_set.merged)
     last = last_run(layout)
     if last is None or last.start is None or last.start.tist != view.run:
         return view
     view = replace(view, resumable=last.resumable)
     report = recounted(last, last.start)
     report.state, report.message = view.state, view.message
-    return replace(view, report=report.as_value())
+    return replace(view, report=report.figures())
 
 
 def _view(run: Run) -> RunView:
     view = RunView(
-        run.tist, "interrupted", run.state, run.data_set, run.kind, run.form, run.source, _object(run.options),
-        _object(run.report), retracted=run.retracted,
+        run.tist, "interrupted", run.state, run.data_set, run.kind, run.form, run.source, _options(run.options),
+        _report(run.report), retracted=run.retracted,
     )  # fmt: skip
     # A run that failed and was not resumed is recorded as interrupted, with its message.
     return replace(view, state=_FINAL.get(run.state, "failed" if view.message else "interrupted"))
 
 
-def _object(text: str) -> dict[str, Any]:
-    """The object in a JSON text; empty if it contains none."""
-    with suppress(ValueError):
-        value = orjson.loads(text)
-        return value if isinstance(value, dict) else {}
+def _options(text: str) -> dict[str, Any]:
+    """The options in a JSON text; empty if archec did not write it."""
+    with suppress(CatalogueError):
+        return read(dict[str, Any], text)
     return {}
 
 
-def _number(value: object) -> int:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
-
-
-def _numbers(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: n for key, n in values.items() if isinstance(n, (int, float)) and not isinstance(n, bool)}
+def _report(text: str) -> RunReport | None:
+    """The report in a JSON text; None if there is none, or archec did not write it."""
+    with suppress(CatalogueError):
+        return read(RunReport, text) if text else None
+    return None
 
 
 def _iso(tist: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec import to_builtins
 
 from archec.archive.opening import Archive
-from archec.archive.report import HostFigures
+from archec.archive.report import HostFigures, HostsFigures
 from archec.archive.runs import Unbegun, stored_before, unbegun
 from archec.audit.last_checked import Fixity, fixity
 from archec.catalogue.interface import Catalogue, Counts
@@ -107,7 +107,7 @@ class ArchiveStatus:
         value["newest"] = self.newest.as_value() if self.newest is not None else None
         value["last"] = self.last.as_value() if self.last is not None else None
         value["success"] = self.success.run if self.success is not None else None
-        value["hosts"] = [item._asdict() for item in self.hosts]
+        value["hosts"] = to_builtins(self.hosts)
         return value
 
 
@@ -131,14 +131,14 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
     newest = attempt(lambda: next(runs(archive), None), None)
     before = attempt(lambda: stored_before(archive.catalogue, newest.run) if newest is not None else 0, 0)
     success = next((run for run in recent if run.recorded in _SUCCESS and not run.unanswered), None)
-    fetched = next((run for run in recent if any(run.counts("hosts").values())), None)
-    hosts = fetched.part("hosts") if fetched is not None else {}
+    fetched = next((run for run in recent if run.figures.hosts.visited or run.figures.hosts.in_trouble), None)
+    hosts = fetched.figures.hosts if fetched is not None else HostsFigures()
     who = holder(archive.layout)
     return ArchiveStatus(
         now=moment,
         name=config.name,
         obis=attempt(archive.catalogue.counts, Counts(0, 0, 0, 0, 0)),
-        stored_bytes=before + newest.stored_bytes if newest is not None else 0,
+        stored_bytes=before + newest.figures.stored_bytes if newest is not None else 0,
         at_work=str(who) if who is not None else "",
         newest=newest,
         unbegun=unbegun(config),
@@ -147,8 +147,8 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
         ahead=max(0, newest.run - moment - 1) if newest is not None else 0,
         due=attempt(lambda: _due(archive, moment), Due(0, False, None)),
         hosts_run=fetched.run if fetched is not None else None,
-        hosts_in_trouble=int(hosts.get("in_trouble", 0)),
-        hosts=tuple(HostFigures.of(item) for item in hosts.get("trouble", ())),
+        hosts_in_trouble=hosts.in_trouble,
+        hosts=tuple(hosts.trouble),
         held_back=attempt(lambda: tuple(held_back(archive.catalogue)), ()),
         disk=_disk(archive.layout),
         min_free=config.min_free,

@@ -1179,7 +1179,7 @@ def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platfo
     with filesets.archive() as archive:
         assert [view.state for view in runs(archive)] == ["done", "interrupted"]
         killed = list(runs(archive))[1]
-    assert (0 < killed.stored_bytes < 10_000, killed.report["filesets"]) == (True, {"success-file": 1})
+    assert (0 < killed.figures.stored_bytes < 10_000, killed.figures.filesets) == (True, {"success-file": 1})
     platform.behaviours.clear()
     platform.sent.clear()
     result = filesets.ingest(url)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import stat
 import threading
 from collections.abc import Callable
@@ -120,6 +121,21 @@ def test_states(config: Config, folder_of_tarballs: Path, site: Site) -> None:
     assert archec_inline(config, "gather", "--resume").code == 0
     assert [row["state"] for row in told(config, "runs")] == ["done", "budget", "held-back", "done"]
     assert not any(row["resumable"] for row in told(config, "runs"))
+
+
+@pytest.mark.parametrize(
+    "report", ['{"tobis":{}}', '{"hosts":{"in_trouble":3,"trouble":[{}]}}', '{"hosts":{"trouble":[1]}}', "[]", "{"]
+)
+def test_a_report_that_archec_did_not_write(config: Config, report: str) -> None:
+    write_papers(config, [])
+    run = archec_inline(config, "gather", "--no-fetch")
+    assert run.code == 0
+    with sqlite3.connect(config.base / "data/catalogue.sqlite") as database:
+        database.execute("UPDATE runs SET doc = json_set(doc, '$.report', ?)", (report,))
+    for command in ("runs", "runs last", "runs last --json", "status", "metrics", "report --json"):
+        done = archec_inline(config, *command.split())
+        assert done.code == 0, (command, done.err)
+    database.close()
 
 
 @pytest.fixture

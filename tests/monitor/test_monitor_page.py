@@ -19,11 +19,12 @@ from gather_support import archec_inline, catalogue_of, environment, make, run, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.archive.report import HostFigures, Hosts
+from archec.archive.report import HostFigures, Hosts, ProblemFigures, RunReport
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, hosts_plot, series_of
 from archec.monitor.runs import RunView
 from archec.monitor.status import HeldBack
+from archec.redif.problems import Problem
 from archec.report.changes import Incident
 from archec.report.coverage import CoverageRow
 from archec.tist import MAX_TIST
@@ -78,16 +79,16 @@ def account_of(text: str, count: int = 3) -> Account:
     for n in range(count):
         hosts.visited(text + str(n), "timeout")
         hosts.visited(str(n), text)
-    report = {
-        "message": text,
-        "tobis": {"new": 5, text: 7, "lost": 2},
-        "fobis": {text: 1},
-        "held_back": {text: 3},
-        "hosts": hosts.as_value(),
-        "problems": {"by_code": {text: 4}, "first": [{"path": text, "line": 3, "code": text, "message": text}] * 3},
-        "seconds": {"templates": 3.5},
-        "stored_bytes": 77,
-    }
+    report = RunReport(
+        message=text,
+        tobis={"new": 5, text: 7, "lost": 2},
+        fobis={text: 1},
+        held_back={text: 3},
+        hosts=hosts.figures(),
+        problems=ProblemFigures({text: 4}, [Problem(text, 3, text, text)] * 3),
+        seconds={"templates": 3.5},
+        stored_bytes=77,
+    )
     view = RunView(1_700_000_000, "done", "done", 1_300_000_000, "gather", "tarball", text, text, report)
     rows = tuple(CoverageRow(text, "", 3, 2) for _ in range(count))
     return Account(text, 1_700_000_001, view, series_of([view] * 3), rows)
@@ -166,7 +167,7 @@ def test_tables_and_names_of_what_was_lost() -> None:
 
 @given(st.lists(st.integers(1, MAX_TIST), min_size=1, max_size=9))
 def test_stretches_of_time_begin_on_calendar_dates(tists: list[int]) -> None:
-    report = {"tobis": {"new": 1}}
+    report = RunReport(tobis={"new": 1})
     views = [RunView(tist, "done", "done", tist, "gather", "directory", "", "{}", report) for tist in tists]
     bins = series_of(views).incidences
     assert len(bins) <= 60
