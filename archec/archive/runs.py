@@ -29,7 +29,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Run
 from archec.catalogue.records import DataSetRead, IngestDone, ObiChange, RunEnd, RunStart
 from archec.config import Config
-from archec.errors import ArchecError, CatalogueError, LockHeld, NotHeld, RetractedDataSet, UsageError
+from archec.errors import ArchecError, BadName, CatalogueError, LockHeld, NotHeld, RetractedDataSet, UsageError
 from archec.store.durable import atomic_write
 from archec.store.journal_reader import read_batches
 from archec.store.writer import sweep_parts, sweep_runs
@@ -260,7 +260,7 @@ def beginning(config: Config) -> Iterator[Callable[[], None]]:
 
     try:
         yield begins
-    except (LockHeld, UsageError, RetractedDataSet):
+    except (LockHeld, UsageError, BadName, RetractedDataSet):
         raise
     except ArchecError as error:
         if not has_begun:

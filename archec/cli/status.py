@@ -142,5 +142,5 @@ def _fixity(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     if not fixity.structures:
         yield "structure", "not checked yet: archec check"
     for one in fixity.structures:
-        wrong = f"{one.wrong:,} WRONG" if one.wrong else "nothing wrong"
+        wrong = f"{one.wrong:,} WRONG: archec check shows them" if one.wrong else "nothing wrong"
         yield "structure", f"{'quick' if one.quick else 'full'} check {iso(one.at)}: {wrong}"

@@ -128,6 +128,11 @@ def test_figures_agree(seed: int, memory_folder: Callable[[], Path]) -> None:
 def test_a_run_that_did_not_begin_is_known_until_the_next_one(memory_folder: Callable[[], Path]) -> None:
     config = make(memory_folder() / "a")
     assert archec_inline(config, "gather").code == 0
+    unclear = config.base / "unclear"
+    unclear.mkdir()
+    (unclear / "RePEc_03-04-2024.tar").touch()
+    assert archec_inline(config, "gather", "-f", unclear).code == 2
+    assert metrics(config)["archec_unbegun_run_time_seconds",] == 0
     assert archec_inline(config, "gather", "-f", "/nowhere.tar").code == 1
     newest, _ = told(config, "runs")
     assert (newest["run"], newest["state"]) == (None, "failed")

@@ -110,6 +110,13 @@ def test_what_is_not_set_up_is_not_done_and_sends_no_mail(home: Path) -> None:
 
 
 def test_a_job_that_fails_has_something_to_say(home: Path) -> None:
+    config = load(home / "archive" / "config.yaml")
+    write_papers(config, ["http://h/x"])
+    run(config, fetch=False)
+    next(config.base.rglob("RePEc%3A*")).unlink()
+    assert cron(home, '"$JOB" verify').returncode == cron(home, '"$JOB" verify').returncode == 6
+    mail = cron(home, '"$JOB" verify').stdout
+    assert (mail.count("is not there"), "1 wrong" in mail) == (1, True), mail
     (home / "archive" / "config.yaml").write_text("nonsense: 1\n")
     for job in ("gather", "verify"):
         done = cron(home, f'"$JOB" {job}')
