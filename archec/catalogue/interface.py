@@ -281,7 +281,8 @@ class Catalogue(ABC):
         visited = dict(self._visits(every) if kind == "fobi" and visits else ())
         for obi, history, handle, _, stamp, due, place, _, settled in heads:
             own_claims = tuple(sorted(claims[obi], key=attrgetter("key")))
-            own = {tist: note for tist, note in sorted(notes[obi]) if tist in history.tists}
+            known = dict(notes[obi])
+            own = {tist: known[tist] for tist in history.tists if tist in known}
             contents = versions_of(history, versions[obi], own_claims)
             yield Obi(
                 obi, kind, history, contents, own, handle, visited.get(obi), due, stamp, own_claims, place, settled

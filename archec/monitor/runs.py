@@ -44,9 +44,9 @@ _FINAL: dict[str, Shown] = {
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the state in the catalogue. ``report`` is None
-    if there is none yet. ``resumable``: ``--resume`` would continue it. ``retracted`` is why
-    its visits do not count, ``data_set_retracted`` why its data set does not."""
+    """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the state in the catalogue. ``report`` is None if
+    there is none yet. ``resumable``: ``--resume`` would continue it. ``retracted`` is why its visits do not count,
+    ``data_set_retracted`` why its data set does not."""
 
     run: int
     state: Shown
