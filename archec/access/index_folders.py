@@ -135,8 +135,8 @@ class FileSource(LocalSource):
         """Marks a file as recently used, and closes the least recently used one if more than ``_MAX_OPEN`` are open."""
         if len(self._files) <= _MAX_OPEN:
             return
+        self._open.pop(file, None)
         self._open[file] = None
-        self._open.move_to_end(file)
         if len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)[0].forget()
 

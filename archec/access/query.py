@@ -314,7 +314,7 @@ def _other_key(uri: str) -> str:
     return path.removesuffix("/") + (f"?{arguments}" if arguments else "")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def uri_of(url: str) -> str:
     """The URI for a URL, with or without scheme, or for a RePEc handle. Raises UsageError."""
     text = url.strip()
