@@ -55,10 +55,13 @@ class Viewer(Struct, frozen=True):
         return self._filtered(rows)
 
     def _filtered(self, rows: Iterator[Row]) -> Iterator[Row]:
-        is_empty = True
+        is_empty, by_time = True, self.rules.need_catalogue
+        decision, judged = Decision(Level.NOTHING), None
         for row in rows:
             is_empty = False
-            decision = self.decide(row)
+            about = (row.url, row.text("mime"))
+            if by_time or about != judged:  # else it is that of the row before
+                decision, judged = self.decide(row), about
             if self.level(decision) < Level.METADATA and not (decision.withdrawn and self._sees_withdrawn):
                 continue
             if decision.withdrawn:

@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 from archec.access.errors import Refused
 from archec.access.gate import Gate, TransferEnded
 from archec.access.query import key_of, uri_of
-from archec.access.rows import Origin, any_row
+from archec.access.rows import NOWHERE, Origin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, hash_of
+from archec.access.viewer import Viewer
 from archec.cli.access import access
 from archec.config import Config, RuleConfig
 from archec.errors import ConfigError, UsageError
@@ -398,6 +399,14 @@ def test_without_a_media_type_or_all_works_the_strictest_counts() -> None:
     rules = Rules((RuleConfig(rights="closed", archive="zzz"), RuleConfig(rights="open")))
     levels = [rules.decide(FILE._replace(has_more=more), "", 0).level for more in (False, True)]
     assert levels == [Level.CONTENT, Level.NOTHING]
+
+
+def test_each_row_of_a_url_is_judged_by_its_own_media_type() -> None:
+    viewer = Viewer(None, "", Rules((RuleConfig("closed", mime="application/pdf"), RuleConfig("open"))))
+    mimes = ["text/html", "application/pdf", "application/pdf", "text/html", "text/css", "application/pdf"]
+    made = [any_row(line("http://x.org/", f"2014010100000{n}", mime=mime), NOWHERE) for n, mime in enumerate(mimes)]
+    found = [row.text("mime") for row in viewer.visible(row for row in made if row is not None)]
+    assert found == ["text/html", "text/html", "text/css"]
 
 
 def test_the_first_rule_that_matches_counts() -> None:
