@@ -329,7 +329,7 @@ def test_all_keys_of_a_rule_must_hold(rule: dict[str, object], subject: Subject,
 HOSTS, PARTS = ["x.org", "a.x.org", "ax.org", "x.orga"], ["a", "b", "c", "c."]
 URL = st.tuples(st.sampled_from(HOSTS), st.lists(st.sampled_from(PARTS)))
 SPELL: dict[str, list[str]] = {
-    "http://": ["http://", "HTTP://", "hTTp://u:p@", " http://", "http://www.", "http://www2."],
+    "http://": ["http://", "HTTP://", "hTTp://u:p@", " http://", "http://www.", "http://www2.", "metadata://"],
     "x.org": ["x.org", "X.ORG", "x%2eorg", "x.org.", "x.org:80", "\uff58.org", "x\u3002org"],
     "/": ["/", "//", "/./", "/%2E/", "/z/../", "/z/%2e%2e/", "/z/y/%2e./../"],
     "a": ["a", "%61"],
@@ -384,7 +384,7 @@ def test_urls_with_one_key_are_judged_alike(
     st.sampled_from([{"host": "x.org"}, {"url_prefix": "http://x.org/"}]),
 )
 def test_what_cannot_be_read_gets_the_strictest_of_what_may_hold(text: str, condition: dict[str, str]) -> None:
-    for url in (f"http://x.org:{text}z/", f"http:\\\\x.org\\{text}", "httpx://x.org/", ""):
+    for url in (f"http://x.org:{text}z/", f"http:\\\\x.org\\{text}", "httpx:///x.org/", ""):
         for rights in ("closed", "withdrawn", "open"):
             rules = Rules((RuleConfig(rights=rights, **condition), RuleConfig(rights="metadata")))
             decision = rules.decide(Subject(url), "", 0)
