@@ -21,8 +21,8 @@ from archec.fileset.context import IngestOptions
 from archec.fileset.export import WRITERS
 from archec.fileset.export import export as write_export
 from archec.fileset.fields import clean
-from archec.fileset.lookup import all_filesets, changes_of, find_fileset, ingests_of, verify_fileset
-from archec.fileset.manifest import is_whole
+from archec.fileset.lookup import REMEDY, all_filesets, changes_of, find_fileset, ingests_of, verify_fileset
+from archec.fileset.manifest import is_whole, not_held
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.platforms.base import item_name
 from archec.fileset.platforms.registry import Registry
@@ -242,6 +242,8 @@ def verify(context: click.Context, name: str, as_json: bool, config_file: Path |
         lines.json({"type": "summary", **counts})
     else:
         lines.text(f"{counted(len(files), 'file')}, {there:,} held, {len(files) - there:,} not held, {wrong:,} wrong")
+    if wrong:
+        note(REMEDY)
     context.exit(int(Exit.CORRUPT if wrong else Exit.DONE))
 
 
@@ -278,7 +280,8 @@ def export(name: str, form: str, fetch: bool, folder: Path, as_json: bool, confi
     """Write a fileset into a directory, for example as a bag.
 
     DIR must be new or empty. --as selects the format: a BagIt bag, an RO-Crate, a Data Package, one with Croissant, or
-    a plain directory. Files get their safe paths, and each is verified while it is copied.
+    a plain directory. Files get their safe paths, and each is verified while it is copied. Those that are not held are
+    named at the end, and in the description of formats that have one. --as urls lists them, too.
 
     Example: archec fileset export doi:10.5281/zenodo.3904280 bag --as bagit
     """
@@ -287,10 +290,15 @@ def export(name: str, form: str, fetch: bool, folder: Path, as_json: bool, confi
     with opened(config_file) as archive:
         found = find_fileset(archive, name)
         count = write_export(archive, found, form, folder, fetch=fetch)
+    lacking = not_held(found.manifest.manifest)
     if as_json:
-        echo_json({"id": found.obi.id, "tist": found.tist, "form": form, "folder": str(folder), "files": count})
+        lacks = [{"path": file.path, "status": file.status} for file in found.manifest.manifest if not is_whole(file)]
+        value = {"id": found.obi.id, "tist": found.tist, "form": form, "folder": str(folder), "files": count}
+        echo_json(value | {"not_held": lacks})
+    elif form == "urls":
+        note(f"{folder}: {counted(count, 'URL')}" + (f"; held are {lacking}" if lacking else ""))
     else:
-        note(f"{folder}: {counted(count, 'file')}")
+        note(f"{folder}: {lacking or counted(count, 'file')}")
 
 
 @fileset.command(name="export-sql")

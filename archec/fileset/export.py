@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +15,10 @@ from archec import __version__
 from archec.archive.opening import Archive
 from archec.catalogue.model import FilesetManifestFile
 from archec.digest import Digests, md5_hex, sha256_hex
-from archec.errors import CorruptArchive, StorageFailed, UsageError
+from archec.errors import ArchecError, CorruptArchive, StorageFailed, UsageError
 from archec.fileset.checksums import read_whole
-from archec.fileset.lookup import HeldFileset, open_file
-from archec.fileset.manifest import is_whole, safe_path
+from archec.fileset.lookup import REMEDY, HeldFileset, open_file
+from archec.fileset.manifest import is_whole, not_held, safe_path
 from archec.store.durable import failure
 
 _PIECE = 1 << 20
@@ -40,24 +41,38 @@ _METADATA = "https://w3id.org/ro/crate/1.1"
 def export(
     archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetch: bool = False, again: bool = False
 ) -> int:
-    """Writes a fileset into a new or empty directory, in a format of ``WRITERS``. Returns the number of files.
-    ``fetch``: a bag has fetch.txt instead of data. ``again``: files with the same bytes may exist already.
+    """Writes a fileset into a new or empty directory, in a format of ``WRITERS``. Returns the number of files (those
+    that are held; for ``urls``, those with a URL). ``fetch``: a bag has fetch.txt instead of data. ``again``: files
+    with the same bytes may exist already.
 
-    Raises UsageError if the directory is not empty, CorruptArchive if bytes do not match the manifest.
+    Raises UsageError if the directory is not empty, CorruptArchive if bytes do not match the manifest. Directories that
+    are then empty are removed.
     """
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not again and any(folder.iterdir()):
             raise UsageError(f"{folder}: is not empty", hint="use a new or an empty directory")
-        files = [file for file in held.manifest.manifest if is_whole(file)]
+        wanted = (lambda file: bool(file.platform_url)) if form == "urls" else is_whole
+        files = [file for file in held.manifest.manifest if wanted(file)]
         WRITERS[form](_Export(archive, held, files, folder, fetch))
-    except OSError as error:
-        raise failure(error, folder) from error
+    except (ArchecError, OSError) as error:
+        _remove_empty(folder, itself=is_new)
+        if isinstance(error, OSError):
+            raise failure(error, folder) from error
+        raise
     return len(files)
 
 
+def _remove_empty(folder: Path, *, itself: bool) -> None:
+    for path, _, _ in os.walk(folder, topdown=False):
+        if itself or Path(path) != folder:
+            with suppress(OSError):
+                os.rmdir(path)
+
+
 class _Export(NamedTuple):
-    """One export. ``files`` are the files that are held."""
+    """One export. ``files`` are the files that it has."""
 
     archive: Archive
     held: HeldFileset
@@ -78,14 +93,17 @@ def _copy(of: _Export, file: FilesetManifestFile, target: Path) -> None:
                 return
         raise UsageError(f"{target}: is not the file of the data set", hint="remove it, or use a new directory")
     digests, part = Digests(), target.with_name(f".{file.sha256}.part")
-    with open_file(of.archive, file, of.held.manifest.bundle) as stream, open(part, "wb") as out:
-        while data := stream.read(_PIECE):
-            digests.update(data)
-            out.write(data)
-    if digests.sha256 != file.sha256:
-        part.unlink()
-        raise CorruptArchive(f"{file.path}: has sha256 {digests.sha256}, but {file.sha256} is in the manifest")
-    part.rename(target)
+    try:
+        with open_file(of.archive, file, of.held.manifest.bundle) as stream, open(part, "wb") as out:
+            while data := stream.read(_PIECE):
+                digests.update(data)
+                out.write(data)
+        if digests.sha256 != file.sha256:
+            message = f"{file.path}: has sha256 {digests.sha256}, but {file.sha256} is in the manifest"
+            raise CorruptArchive(message, hint=REMEDY)
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _folder(of: _Export) -> None:
@@ -105,7 +123,7 @@ def _sums(kind: str) -> _Writer:
 
 
 def _urls(of: _Export) -> None:
-    lines = [f"{file.platform_url}\n" for file in of.held.manifest.manifest if file.platform_url]
+    lines = [f"{file.platform_url}\n" for file in of.files]
     (of.folder / "urls.txt").write_text("".join(lines), encoding="utf-8")
 
 
@@ -128,11 +146,12 @@ def _bagit(of: _Export) -> None:
         rows = (((file.platform_url or "").replace(" ", "%20"), file.size, safe_path(file)) for file in files)
         tags["fetch.txt"] = "".join(f"{url} {size} data/{path}\n" for url, size, path in rows)
     manifest, size = held.manifest, sum(file.size or 0 for file in files)
+    description = " ".join(manifest.title.split()), not_held(manifest.manifest)
     about = {
         "Bagging-Date": _date(held.tist),
         "Bag-Software-Agent": f"archec {__version__}",
         "External-Identifier": f"{manifest.fileset}@{manifest.version or held.tist}",
-        "External-Description": " ".join(manifest.title.split()),
+        "External-Description": ". ".join(filter(None, description)),
         "Payload-Oxum": f"{size}.{len(files)}",
     }
     tags["bag-info.txt"] = "".join(f"{name}: {value}\n" for name, value in about.items() if value)
@@ -186,6 +205,7 @@ def _data_package(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[s
     about = _about(held)
     return {
         "profile": "data-package", "id": held.manifest.fileset, "title": about["name"],
+        "description": about["description"],
         **({"homepage": about["url"]} if "url" in about else {}),
         "resources": [
             {"name": _resource_name(file, names), "path": safe_path(file), "bytes": file.size,
@@ -218,10 +238,12 @@ def _croissant(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str,
 def _about(held: HeldFileset) -> dict[str, Any]:
     """The schema.org properties of the Dataset itself."""
     manifest = held.manifest
-    doi = manifest.metadata.get("doi")
+    doi, description = manifest.metadata.get("doi"), manifest.metadata.get("description")
+    if not isinstance(description, str) or not description:
+        description = manifest.title or manifest.fileset
     found: dict[str, Any] = {
         "name": manifest.title or manifest.fileset,
-        "description": manifest.metadata.get("description") or manifest.title or manifest.fileset,
+        "description": "\n\n".join(filter(None, (description, not_held(manifest.manifest)))),
         "identifier": f"https://doi.org/{doi}" if isinstance(doi, str) and doi else manifest.fileset,
         "url": manifest.web_base_url,
         "version": manifest.version,

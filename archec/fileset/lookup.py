@@ -22,8 +22,15 @@ from archec.fileset.model import FilesetPlatformItem
 from archec.ids import is_fileset, normalise_url, parse_fileset, target_uri, urlkey
 from archec.store.reader import open_obi
 from archec.tist import MAX_TIST, iso
+from archec.units import counted
 from archec.warc.cdxj import timestamp
 from archec.warc.records import Observation
+
+REMEDY = (
+    "'archec verify --repair-from COPY' restores good bytes from a second copy, "
+    "'archec fileset ingest --force' fetches them again"
+)
+"""What to do about damaged files of a fileset."""
 
 
 class HeldFileset(NamedTuple):
@@ -159,7 +166,12 @@ def verify_fileset(archive: Archive, held: HeldFileset) -> Iterator[FileFinding]
         hard = FilesetManifestFile(file.path, file.size, file.md5, file.sha1, file.sha256)
         status = mismatch(hard, digests.size, Checksums.of(digests))
         if status is not None:
-            yield FileFinding(file.path, file.platform_url or "", f"{status}: has sha256 {digests.sha256}")
+            message = f"{status}: {_described(digests.size, digests.sha256)}, not {_described(file.size, file.sha256)}"
+            yield FileFinding(file.path, file.platform_url or "", message)
+
+
+def _described(size: int | None, sha256: str | None) -> str:
+    return f"{counted(size or 0, 'byte')} with sha256 {sha256}"
 
 
 @contextmanager
@@ -180,7 +192,7 @@ def open_file(
             with held_at(archive, fobi, tist).open(archive.layout) as whole:
                 yield whole
             return
-    raise CorruptArchive(f"{obi}: sha256 {file.sha256} is not held under this URL")
+    raise CorruptArchive(f"{obi}: sha256 {file.sha256} is not held under this URL", hint=REMEDY)
 
 
 class Change(NamedTuple):

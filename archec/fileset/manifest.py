@@ -15,10 +15,12 @@ from archec.catalogue.model import FilesetManifestFile, ManifestPart
 from archec.errors import CorruptArchive
 from archec.fileset.paths import safe_paths, unsafe
 from archec.fileset.status import Status
+from archec.units import counted
 
 FORMAT = 1
 _PART = 500
 """Files in one journal line, and in one piece of JSON."""
+_MOST_NAMED = 20
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -80,6 +82,16 @@ def parts(sha256: str, files: Sequence[FilesetManifestFile]) -> Iterator[Manifes
 def is_whole(file: FilesetManifestFile) -> bool:
     """Whether a file is held."""
     return file.status is not None and Status(file.status).is_whole
+
+
+def not_held(files: Sequence[FilesetManifestFile]) -> str:
+    """A line that names the files that are not held, at most 20 of them, each with its status; empty if all are."""
+    lacking = [file for file in files if not is_whole(file)]
+    if not lacking:
+        return ""
+    named = ", ".join(f"{' '.join(file.path.split())[:200]} ({file.status})" for file in lacking[:_MOST_NAMED])
+    more = f" and {len(lacking) - _MOST_NAMED:,} more" if len(lacking) > _MOST_NAMED else ""
+    return f"{len(files) - len(lacking):,} of {counted(len(files), 'file')}; not held: {named}{more}"
 
 
 def safe_path(file: FilesetManifestFile) -> str:

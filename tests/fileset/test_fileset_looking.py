@@ -105,7 +105,7 @@ def test_list_and_show(one: Filesets, platform: Platform) -> None:
     assert "3 of 3 files" in out
 
 
-def test_verify_finds_what_was_altered(one: Filesets, platform: Platform) -> None:
+def test_verify_finds_what_was_altered(one: Filesets, tmp_path: Path) -> None:
     assert command(one, "verify", "10.5281/zenodo.7")[0] == 0
     data = bytes_of("data/p q.csv", 1000)
     (path,) = [path for path in Path(one.config.store_path).rglob("*") if path.is_file() and path.read_bytes() == data]
@@ -113,7 +113,11 @@ def test_verify_finds_what_was_altered(one: Filesets, platform: Platform) -> Non
     path.write_bytes(data[:-1] + b"!")
     code, out = command(one, "verify", "10.5281/zenodo.7")
     assert code == 6
-    assert "mismatch-sha256" in out
+    for part in ("mismatch-sha256: 1,000 bytes with sha256", "--repair-from", "ingest --force"):
+        assert part in out
+    for form in ("folder", "bagit"):
+        code, out = command(one, "export", "10.5281/zenodo.7", "--as", form, str(tmp_path / "new"))
+        assert (code, "data/p q.csv: has sha256" in out, list(tmp_path.iterdir())) == (6, True, [])
     damaged = path.read_bytes()
     (result,) = one.ingest("doi:10.5281/zenodo.7", force=True)
     assert (result.hit, result.status) == (True, "success")
@@ -135,6 +139,23 @@ def test_verify_counts_what_is_not_held(filesets: Filesets, platform: Platform) 
     assert code == 0
     assert out == "3 files, 2 held, 1 not held, 0 wrong\n"
     assert rows(filesets, "verify", url) == [{"type": "summary", "files": 3, "held": 2, "not_held": 1, "wrong": 0}]
+
+
+def test_exports_say_what_is_not_held(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 10})
+    platform.files.pop("/api/records/7/files/q/content")
+    filesets.ingest(url)
+    lacking = "1 of 2 files; not held: q (error-platform-download)"
+    for form, file in (("bagit", "bag-info.txt"), ("ro-crate", "ro-crate-metadata.json"),
+                       ("datapackage", "datapackage.json"), ("croissant", "croissant.json")):  # fmt: skip
+        folder = tmp_path / form
+        assert command(filesets, "export", url, "--as", form, str(folder)) == (0, f"archec: {folder}: {lacking}\n")
+        assert lacking in (folder / file).read_text()
+    assert bagit.Bag(str(tmp_path / "bagit")).validate()
+    (told,) = rows(filesets, "export", url, "--as", "folder", str(tmp_path / "folder"))
+    assert (told["files"], told["not_held"]) == (1, [{"path": "q", "status": "error-platform-download"}])
+    code, out = command(filesets, "export", url, "--as", "urls", str(tmp_path / "urls"))
+    assert (code, out) == (0, f"archec: {tmp_path}/urls: 2 URLs; held are {lacking}\n")
 
 
 def test_changes_between_versions(one: Filesets, platform: Platform) -> None:
@@ -235,7 +256,8 @@ def test_bags_are_valid(one: Filesets, tmp_path: Path) -> None:
     (listed,), told = rows(one, "list"), json.loads(out)
     tist = listed["noted"]
     assert (code, told) == (
-        0, {"id": listed["id"], "tist": tist, "form": "bagit", "folder": str(folder), "files": 3},
+        0, {"id": listed["id"], "tist": tist, "form": "bagit", "folder": str(folder), "files": 3,
+            "not_held": []},
     )  # fmt: skip
     holey = bagit.Bag(str(folder))
     assert len(list(holey.fetch_entries())) == 3
