@@ -79,12 +79,12 @@ class Builder:
             elif source.type == "warc":
                 folder = self._config.path(source.path)
                 local.append(FileSource(source.name, source.type, index_path(folder)))
-                loaders.append(self._warcs(PrefixResolver(str(folder)), step))
+                loaders.append(self._warcs(PrefixResolver(str(folder)), step, source.name))
             else:
                 wacz = WaczSource(source.name, self._config.path(source.path))
                 self._stack.callback(wacz.close)
                 local.append(wacz)
-                loaders.append(self._warcs(WaczResolver(self._config.path(source.path)), step))
+                loaders.append(self._warcs(WaczResolver(self._config.path(source.path)), step, source.name))
         loaders += self._loaders(step)
         return Step(step.name, tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
 
@@ -97,8 +97,8 @@ class Builder:
             else:
                 yield self._warcs(self._resolver(resource, step.timeout), step)
 
-    def _warcs(self, resolver: Resolver, step: StepConfig) -> Loader:
-        return WarcLoader(resolver, RangeReader(self.web, step.timeout))
+    def _warcs(self, resolver: Resolver, step: StepConfig, source: str = "") -> Loader:
+        return WarcLoader(resolver, RangeReader(self.web, step.timeout), source)
 
     def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
         """A source for an archec archive: the own one, or the one at the source's ``path``. It is empty if the archive

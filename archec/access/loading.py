@@ -114,14 +114,15 @@ class ListResolver:
 
 
 class WarcLoader:
-    """Loads records by ``filename``, ``offset`` and ``length``. See :class:`Loader`."""
+    """Loads records by ``filename``, ``offset`` and ``length``. See :class:`Loader`. With ``source``, only those of
+    the rows of that source: WARC files of two sources may have one name."""
 
-    def __init__(self, resolver: Resolver, remote: Remote) -> None:
-        self._resolver, self._remote = resolver, remote
+    def __init__(self, resolver: Resolver, remote: Remote, source: str = "") -> None:
+        self._resolver, self._remote, self._source = resolver, remote, source
 
     async def load(self, row: Row, asked: Asked) -> Record | None:
         """See :class:`Loader`."""
-        return await self.load_place(row)
+        return await self.load_place(row) if self._source in ("", row.origin.coll) else None
 
     async def load_place(self, row: Row) -> Record | None:
         """Returns the record at the row's ``filename`` and ``offset``, or None if the row has none. Raises

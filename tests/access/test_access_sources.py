@@ -196,7 +196,13 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with zipfile.ZipFile(tmp_path / f"{name}.wacz", "w", zipfile.ZIP_DEFLATED) as packed:
             for path, data in files.items():
                 packed.writestr(path, data)
-    text = "collections: {a: ./a.wacz, z: ./z.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz"
+    other = Crawl(tmp_path / "other" / "a.warc.gz")
+    other.response("http://b.org/", STAMPS[0], b"other")
+    with zipfile.ZipFile(tmp_path / "other.wacz", "w") as packed:
+        packed.writestr("indexes/index.cdx", other.close()[0])
+        packed.write(tmp_path / "other" / "a.warc.gz", "archive/a.warc.gz")
+    text = "collections: {g: {index_group: {o: ./other.wacz, a: ./a.wacz}}, z: ./z.wacz, "
+    text += "a: ./a.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz"
     text += "".join(f", {name}: ./{name}.wacz" for name in bombs) + "}"
     config = configured(tmp_path, text)
     give_tokens(config)
@@ -204,7 +210,8 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         all_orders(get, "a", "a.org", STAMPS)
         all_orders(get, "z", "a.org", STAMPS)
         assert [row["offset"] for row in asked(get, "z", "url=a.org&showPagedIndex=true")] == [0, int(offset)]
-        for coll in ("a", "b", "z"):
+        assert b"other" in get.get("/g/resource?url=b.org").content
+        for coll in ("a", "b", "g", "z"):
             assert STAMPS[0].encode() in get.get(f"/{coll}/resource?url=a.org").content
         assert "WACZ" in get.get("/bad/index?url=a.org").headers["reserrors"]
         assert get.get("/a/cdx?url=a.org&showNumPages=true").json()["pages"] == 1
