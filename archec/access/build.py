@@ -95,7 +95,7 @@ class Builder:
             if resource.kind == "live":
                 yield ReplayLoader(self.web, step.timeout, self._config.access.live_methods, origins)
             else:
-                yield self._warcs(self._resolver(resource, step.timeout), step)
+                yield self._warcs(self._resolver(resource, step.timeout), step, resource.source)
 
     def _warcs(self, resolver: Resolver, step: StepConfig, source: str = "") -> Loader:
         return WarcLoader(resolver, RangeReader(self.web, step.timeout), source)

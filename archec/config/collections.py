@@ -75,10 +75,11 @@ class SourceConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ResourceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The source of records: the live web, a prefix of paths or URLs, a list of paths, a hash in Redis, a WACZ file. A
-    ``path`` is a prefix or, if it is the path of a file, a list."""
+    ``path`` is a prefix or, if it is the path of a file, a list. With ``source``, only for the rows of that source."""
 
     kind: ResourceKind
     place: str = ""
+    source: str = ""
 
 
 class StepConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from archec.config.collections import KEYS, CollectionConfig, Misfit, read_collections
+from archec.config.collections import KEYS, CollectionConfig, Misfit, ResourceConfig, read_collections
 from archec.config.file import read_yaml
 from archec.errors import ConfigError
 
@@ -42,7 +42,9 @@ def load_pywb(path: Path) -> Pywb:
         raise ConfigError(f"{path}: collections: {error}") from error
     base = path.absolute().parent
     absolute = tuple(_with_absolute_paths(one, base) for one in made)
-    others = (f"{name}.{key}" for name, value in (data.get("collections") or {}).items() for key in _other_keys(value))
+    given, root = data.get("collections") or {}, base / _text(data, "collections_root", "collections")
+    absolute = tuple(_each_from_its_own(one, root) if given.get(one.name) == _ALL else one for one in absolute)
+    others = (f"{name}.{key}" for name, value in given.items() for key in _other_keys(value))
     return Pywb(absolute, (*(str(key) for key in data if key not in _KNOWN), *others))
 
 
@@ -134,6 +136,18 @@ def _everything(root: Path, folders: dict[str, Any]) -> dict[str, Any]:
         "index_group": {folder: value["index"] for folder, value in folders.items()},
         "archive_paths": [place for value in folders.values() for place in value["resource"]],
     }
+
+
+def _each_from_its_own(collection: CollectionConfig, root: Path) -> CollectionConfig:
+    """The collection ``$all``, with the records of each of its collections loaded from there."""
+
+    def own(resource: ResourceConfig) -> ResourceConfig:
+        names = [one.name for one in step.sources if resource.place.startswith(f"{root / one.name}/")]
+        return msgspec.structs.replace(resource, source=names[0]) if names else resource
+
+    (step,) = collection.steps
+    step = msgspec.structs.replace(step, resources=tuple(map(own, step.resources)))
+    return msgspec.structs.replace(collection, steps=(step,))
 
 
 def _with_archives(value: dict[str, Any], archives: Any, own: Collection[str] = KEYS) -> dict[str, Any]:

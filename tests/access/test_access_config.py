@@ -244,6 +244,9 @@ collections:
     by_name = {one.name: one for one in found.collections}
     assert set(by_name) == {"one", "two", "every", "plain", "group", "seq"}
     assert [one.name for one in by_name["every"].steps[0].sources] == ["one", "two"]
+    assert [(one.kind, one.source) for one in by_name["every"].steps[0].resources] == [
+        ("path", "one"), ("path", "two"), ("live", ""),
+    ]  # fmt: skip
     assert by_name["plain"].steps[0].sources[0].path == str(tmp_path / "index")
     assert [one.kind for one in by_name["plain"].steps[0].resources] == ["path", "live"]
     assert by_name["group"].steps[0].timeout == 5.0
