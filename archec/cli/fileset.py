@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 import msgspec
 
 from archec.archive.budget import Budget
+from archec.catalogue.model import Ingest
 from archec.cli.common import DURATION, SIZE, config_option, json_option, opened, warn_if_root, warn_if_unknown
 from archec.config import load
 from archec.errors import Exit, UsageError
@@ -21,15 +23,23 @@ from archec.fileset.context import IngestOptions
 from archec.fileset.export import WRITERS
 from archec.fileset.export import export as write_export
 from archec.fileset.fields import clean
-from archec.fileset.lookup import REMEDY, all_filesets, changes_of, find_fileset, ingests_of, verify_fileset
-from archec.fileset.manifest import is_whole, not_held
+from archec.fileset.lookup import (
+    REMEDY,
+    all_filesets,
+    changes_of,
+    failed_ingests,
+    find_fileset,
+    ingests_of,
+    verify_fileset,
+)
+from archec.fileset.manifest import Manifest, is_whole, not_held
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.platforms.base import item_name
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
-from archec.fileset.status import BadRequest
+from archec.fileset.status import BadRequest, Status
 from archec.terminal.output import LineWriter, echo_json, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso
@@ -118,7 +128,7 @@ def ingest(
 
     def emit(result: IngestResult, file: IngestResult | None) -> None:
         _write(sys.stdout.buffer, result)
-        if result.fileset is not None and to is not None:
+        if result.fileset is not None and to is not None and result.status != Status.PLATFORM_GONE:
             kept.append(result.fileset)
         if file is not None and file_results is not None:
             _write(file_results, file)
@@ -160,12 +170,15 @@ def _write(target: BinaryIO, result: IngestResult) -> None:
 
 
 @fileset.command(name="list")
+@click.option("--all", "with_failed", is_flag=True, help="Also list the ingests of data sets of which nothing is held.")
 @json_option
 @config_option
-def list_(as_json: bool, config_file: Path | None) -> None:
+def list_(with_failed: bool, as_json: bool, config_file: Path | None) -> None:
     """List all filesets: id, title, versions, files, size.
 
-    Example: archec fileset list
+    With --all also what was requested, but is not held: the URL, the status and when it is due again.
+
+    Example: archec fileset list --all
     """
     lines = LineWriter()
     with opened(config_file) as archive:
@@ -174,9 +187,18 @@ def list_(as_json: bool, config_file: Path | None) -> None:
                 lines.json(dict(row))
                 continue
             lines.text(f"{row['id']}{'' if row['held'] else '  (lost)'}")
-            lines.text(f"    {row['title']}")
-            held = f"{row['files_held']:,} of {counted(row['files'], 'file')}, {human_size(row['size'])}"
+            if row["title"]:
+                lines.text(f"    {row['title']}")
+            files = counted(row["files"], "selected file" if row["selected"] else "file")
+            held = f"{row['files_held']:,} of {files}, {human_size(row['size'])}"
             lines.text(f"    {held}; {counted(row['versions'], 'version')}, last noted {row['noted_time']}")
+        for ingest in failed_ingests(archive.catalogue) if with_failed else ():
+            if as_json:
+                lines.json({"id": None, **msgspec.to_builtins(ingest), "due": ingest.due or None})
+                continue
+            due = f", due {iso(ingest.due)}" if ingest.due else ""
+            lines.text(f"{ingest.base_url}  (not held)")
+            lines.text(f"    {ingest.status} {iso(ingest.tist)}{due}")
     if not lines.any and not as_json:
         note("no filesets are held")
 
@@ -198,19 +220,34 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
         ingests = ingests_of(archive.catalogue, held.obi.id)
         if as_json:
             value = msgspec.to_builtins(manifest) | {
+                "id": _id(manifest), "lost": held.obi.history.lost,
                 "noted": held.tist, "noted_time": iso(held.tist), "sha256": held.state,
                 "ingests": [msgspec.to_builtins(one) for one in ingests],
             }  # fmt: skip
             lines.json(value)
             return
-        lines.text(f"{manifest.fileset}{'@' + manifest.version if manifest.version else ''}")
-        lines.text(f"    {manifest.title}")
+        lines.text(_id(manifest))
+        if manifest.title:
+            lines.text(f"    {manifest.title}")
         lines.text(f"    noted {iso(held.tist)} ({held.tist}), sha256 of the manifest {held.state}")
+        if (lost := held.obi.history.lost) is not None:
+            lines.text(f"    lost {iso(lost)} ({lost}): {held.obi.notes[lost].reason}")
         for one in ingests:
-            lines.text(f"    requested as {one.base_url}: {one.status} {iso(one.tist)}")
+            message = f"; {one.message}" if one.message else ""
+            lines.text(f"    requested as {one.base_url}{_globs(one)}: {one.status} {iso(one.tist)}{message}")
         for file in manifest.manifest:
             size = "" if file.size is None else human_size(file.size)
             lines.text(f"  {file.status}  {size}  {file.path}")
+
+
+def _globs(ingest: Ingest) -> str:
+    """The options by which files were selected."""
+    given = ((name, glob) for name in ("include", "exclude") for glob in ingest.options.get(name, ()))
+    return "".join(f" --{name} {shlex.quote(glob)}" for name, glob in given)
+
+
+def _id(manifest: Manifest) -> str:
+    return f"{manifest.fileset}{'@' + manifest.version if manifest.version else ''}"
 
 
 @fileset.command()
@@ -264,7 +301,7 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
             if as_json:
                 lines.json(change._asdict() | {"time": iso(change.tist)})
             else:
-                lines.text(f"{iso(change.tist)}  {change.version}  {change.what}  {change.path}")
+                lines.text("  ".join(filter(None, (iso(change.tist), change.version, change.what, change.path))))
 
 
 @fileset.command()

@@ -84,7 +84,8 @@ class Work:
 @dataclass(slots=True)
 class Found:
     """What is known about a request so far. ``domain`` and ``platform_id`` are for data sets without an ``item``;
-    ``answers`` contain no secrets."""
+    ``answers`` contain no secrets. ``withdrawn`` is the id of a fileset that is held, or was, if the platform has
+    withdrawn the version that was requested."""
 
     url: str = ""
     helper: FilesetPlatformHelper | None = None
@@ -99,6 +100,7 @@ class Found:
     done: ArchiveStrategyResult | None = None
     state: str = ""
     is_existing: bool = False
+    withdrawn: str = ""
 
     def take(self, done: ArchiveStrategyResult) -> None:
         """Sets the result of a strategy."""

@@ -205,7 +205,7 @@ class _Transfer:
                 self._restart()
                 raise PlatformHttpError(f"{self._url[:300]}: a range has another length than it says")
         if self._temp is None:
-            raise PlatformHttpError("nothing came")
+            raise PlatformHttpError("received nothing")
         return await self._judge(self._temp)
 
     async def _receive(self, response: Response) -> None:
@@ -327,10 +327,10 @@ class _Transfer:
         digests, sums = temp.digests, Checksums.of(temp.digests)
         status = mismatch(self._file, digests.size, sums)
         if status is not None:
-            return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
+            return NotFetched(status, f"received {digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256}")
         other = other_checksum(self._file)
         if other is not None and _digest_of(self._path(temp), other[0]) != other[1]:
-            return NotFetched(Status.MISMATCH, f"{digests.size} bytes with another {other[0]} than {other[1]} came")
+            return NotFetched(Status.MISMATCH, f"received {digests.size} bytes with another {other[0]} than {other[1]}")
         return None
 
     @property

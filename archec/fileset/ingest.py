@@ -49,7 +49,7 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
         found.platform_id = problem.platform_id or found.platform_id
         status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)
         due = problem.due
-        _note_gone(work, found, problem)
+        found.withdrawn = _note_gone(work, found, problem)
     if found.helper is not None and found.landing is None and has_page and not found.is_existing and work.writer:
         found.landing = await landing_page(work, found)
     return finish(work, request, found, status, message, due)
@@ -162,17 +162,19 @@ def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> b
     return bool(manifest.order) and manifest.order > item.order
 
 
-def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> None:
-    """Notes the loss of a held data set that was withdrawn, unless another version is held now."""
+def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> str:
+    """Notes the loss of a data set whose present version was withdrawn. Returns the id of the fileset that a withdrawn
+    version is of; empty if nothing was withdrawn, or nothing of it was ever held."""
     if not isinstance(problem, PlatformGone) or work.options.dry_run:
-        return
+        return ""
     for ingest_ in work.archive.catalogue.ingests():
         if ingest_.fileset and found.url and found.url in (ingest_.base_url, ingest_.platform_base_url):
             known = work.archive.catalogue.obis("fileset", [ingest_.fileset]).get(ingest_.fileset)
             if known is not None and known.history.held and _is_present(work, known, ingest_):
                 work.commits.add(loss_item(known, work.run, problem.message))
                 work.commits.commit()
-            return
+            return ingest_.fileset
+    return ""
 
 
 def _is_present(work: Work, known: Obi, ingest_: Ingest) -> bool:

@@ -58,7 +58,7 @@ def find_fileset(archive: Archive, asked: str) -> HeldFileset:
     fileset, version, state = _names(archive.catalogue, asked.strip())
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
     if obi is None:
-        raise _not_held(asked)
+        raise _not_held(archive.catalogue, asked)
     if state not in (there for _, there in obi.history):
         state = ""  # of a failed ingest
     for tist, there in _last_noted_first(obi) if version else reversed(list(obi.history)):
@@ -67,11 +67,36 @@ def find_fileset(archive: Archive, asked: str) -> HeldFileset:
         manifest = read_manifest(archive, obi.bytes_at(tist), obi.id)
         if not version or version in (manifest.version, manifest.platform_id):
             return HeldFileset(obi, tist, there, manifest)
-    raise _not_held(asked)
+    raise _not_held(archive.catalogue, asked)
 
 
-def _not_held(asked: str) -> NotHeld:
-    return NotHeld(f"{asked.strip()[:300]}: the archive holds no such data set", hint="'archec fileset list' lists all")
+def _not_held(catalogue: Catalogue, asked: str) -> NotHeld:
+    """The error for a data set that is not held. It says what the last ingest of it resulted in, if there was one."""
+    message = f"{asked.strip()[:300]}: the archive holds no such data set"
+    last = max(_failed_ingests(catalogue, asked.strip()), key=lambda ingest: ingest.tist, default=None)
+    if last is None:
+        return NotHeld(message, hint="'archec fileset list' lists all")
+    why = f"; {last.message}" if last.message else ""
+    due = f"; due again {iso(last.due)}" if last.due else ""
+    return NotHeld(f"{message}; its ingest of {iso(last.tist)} resulted in {last.status}{due}{why}")
+
+
+def _failed_ingests(catalogue: Catalogue, asked: str) -> Iterator[Ingest]:
+    """The ingests by a DOI, handle, URL or id of a fileset of which no file is held."""
+    fileset = parse_fileset(asked) if is_fileset(asked) else None
+    wanted = key_of(asked)
+    for ingest in failed_ingests(catalogue):
+        if fileset is not None:
+            place = ingest.platform_name, ingest.platform_domain
+            if place == fileset[:2] and ingest.platform_id == (fileset.version or fileset.work):
+                yield ingest
+        elif wanted in (key_of(ingest.base_url), key_of(ingest.platform_base_url)):
+            yield ingest
+
+
+def failed_ingests(catalogue: Catalogue) -> Iterator[Ingest]:
+    """The ingests of data sets of which no file is held, ordered by base URL."""
+    return (ingest for ingest in catalogue.ingests() if not ingest.fileset)
 
 
 def held_version(archive: Archive, obi: Obi, item: FilesetPlatformItem, *, bundled: bool) -> HeldFileset | None:
@@ -122,6 +147,7 @@ def key_of(text: str) -> str:
 
 def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
     """Yields a row for each fileset, in the order of ids, with its newest state and counts."""
+    selections = _selections(archive.catalogue)
     for obi in archive.catalogue.all("fileset"):
         state, last = obi.history.last_held, max(obi.history.noted, default=0)
         files = list(archive.catalogue.manifest(state)) if state is not None else []
@@ -130,6 +156,8 @@ def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
             "id": obi.id,
             "title": version.title if version is not None else "",
             "held": obi.history.held,
+            "lost": obi.history.lost,
+            "selected": state in selections,
             "versions": len(set(obi.history.states) - {None}),
             "noted": last,
             "noted_time": iso(last),
@@ -137,6 +165,17 @@ def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
             "files_held": sum(is_whole(file) for file in files),
             "size": sum(file.size or 0 for file in files),
         }
+
+
+def _selections(catalogue: Catalogue) -> set[str]:
+    """The states that only ingests with ``--include`` or ``--exclude`` resulted in."""
+    found = {ingest.state for ingest in catalogue.ingests() if is_selection(ingest)}
+    return found - {ingest.state for ingest in catalogue.ingests() if not is_selection(ingest)} if found else found
+
+
+def is_selection(ingest: Ingest) -> bool:
+    """Whether an ingest was of some files of a data set only, selected by path."""
+    return bool({"include", "exclude"} & ingest.options.keys()) and not ingest.web_bundle_url
 
 
 def ingests_of(catalogue: Catalogue, fileset: str) -> list[Ingest]:

@@ -125,7 +125,7 @@ def finish(
         archiveorg_item_name=done.archiveorg_item_name if done is not None else None,
         file_count=len(counted) if is_counted else None, total_size=size if is_counted else None,
         fileset=str(FilesetId(name or "-", domain or "-", item.work_id or platform_id or "-", item.version))
-        if item is not None and found.state else None,
+        if item is not None and found.state else found.withdrawn or None,
         due=iso(due) if due else None,
     )  # fmt: skip
     page = _landing(work, found, landing, landing_id)

@@ -105,6 +105,35 @@ def test_list_and_show(one: Filesets, platform: Platform) -> None:
     assert "3 of 3 files" in out
 
 
+def test_what_is_selected_and_what_is_not_held_is_told(filesets: Filesets, platform: Platform) -> None:
+    url, other = zenodo(platform, 7, {"p.csv": 10, "q": 10}), zenodo(platform, 17, {"r": 5}, concept=16)
+    platform.bodies["/api/records/17"] = 403
+    filesets.ingest(url, other, include=("*.csv",))
+    assert "1 of 1 selected file," in command(filesets, "list")[1]
+    code, out = command(filesets, "show", url)
+    for part in (f"{url} --include '*.csv': success-file 20", "; 1 of 2 files selected\n"):
+        assert (code, part in out) == (0, True)
+    (row,) = rows(filesets, "show", url)
+    assert (row["id"], row["lost"]) == (f"fileset:zenodo:127.0.0.1%3A{platform.server_port}:6@7", None)
+    (held, failed) = rows(filesets, "list", "--all")
+    assert (held["selected"], failed["base_url"], failed["status"]) == (True, other, "platform-restricted")
+    assert failed["due"] > failed["tist"]
+    assert f"{other}  (not held)\n    platform-restricted 20" in command(filesets, "list", "--all")[1]
+    code, out = command(filesets, "show", other)
+    for part in ("holds no such data set", "resulted in platform-restricted; due again 20"):
+        assert (code, part in out) == (7, True)
+    name = f"fileset:zenodo:127.0.0.1%3A{platform.server_port}:16@17"
+    assert command(filesets, "show", name) == (7, out.replace(other, name, 1))
+    filesets.ingest(url)
+    assert [row["selected"] for row in rows(filesets, "list")] == [False]
+    platform.bodies["/api/records/7"] = 410
+    assert filesets.ingest(url)[0].fileset == held["id"]
+    (row,) = rows(filesets, "show", url)
+    assert "    lost 20" in (out := command(filesets, "show", url)[1])
+    assert f"({row['lost']}): the platform has withdrawn it" in out
+    assert command(filesets, "changes", url)[1].endswith("Z  lost\n")
+
+
 def test_verify_finds_what_was_altered(one: Filesets, tmp_path: Path) -> None:
     assert command(one, "verify", "10.5281/zenodo.7")[0] == 0
     data = bytes_of("data/p q.csv", 1000)
