@@ -13,7 +13,7 @@ from archec.fileset.finding import find_item, landing_page
 from archec.fileset.lookup import held_version, read_manifest
 from archec.fileset.manifest import is_whole, with_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
-from archec.fileset.records import loss_item, manifest_of, state_items, tist_for
+from archec.fileset.records import loss_item, manifest_of, noted_again, state_items, tist_for
 from archec.fileset.redaction import public_files, public_item, public_url
 from archec.fileset.result import IngestResult
 from archec.fileset.status import (
@@ -135,6 +135,11 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
         work.refused.discard((fileset, found.state))
         taken.add(when)  # bytes of a former state may be held there
         for one in items:
+            work.commits.add(one)
+        work.commits.commit()
+    last = held_version(work.archive, known, item, bundled=found.bundle is not None) if known is not None else None
+    if known is not None and last is not None and not items and last.state != found.state:
+        for one in noted_again(known, when, work.run):
             work.commits.add(one)
         work.commits.commit()
     if work.ledger is not None:

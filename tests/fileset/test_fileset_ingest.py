@@ -170,13 +170,14 @@ def test_several_versions_in_one_run_are_all_states(filesets: Filesets, platform
             noted_last = find_fileset(archive, f"{fileset_id(platform)}@10").manifest.manifest[0]
         assert (result.status, noted_last.size) == ("success-file", size), "no second is left between the versions"
     assert filesets.ingest(zenodo(platform, 10, {"p": 6}))[0].status == "success-file", "it is as it was before"
-    zenodo(platform, 20, {"p": 10, "q": 5}, concept=19)
-    filesets.ingest(f"{platform.url}/records/20")
-    filesets.ingest(f"{platform.url}/records/20")
-    filesets.ingest(zenodo(platform, 21, {"p": 11}, concept=19))
-    for sizes in ({"p": 10}, {"p": 10, "q": 5}, {"q": 5}):
-        twice = zenodo(platform, 20, sizes, concept=19)
-        assert [filesets.ingest(twice)[0].status for _ in "ab"][1] == "success-existing", sizes
+    for number, gap in ((20, 1), (30, 2)):
+        url = zenodo(platform, number, {"p": 10, "q": 5}, concept=number - 1)
+        for _ in range(1 + gap):
+            filesets.ingest(url)
+        filesets.ingest(zenodo(platform, number + 1, {"p": 11}, concept=number - 1))
+        for sizes in ({"p": 10}, {"p": 10, "q": 5}, {"q": 5}):
+            zenodo(platform, number, sizes, concept=number - 1)
+            assert [filesets.ingest(url)[0].status for _ in "ab"][1] == "success-existing", (gap, sizes)
     noted = lines_of(filesets, "changes", "--kind", "fileset")
     assert {line["what"] for line in noted} == {"new", "changed"}, "nothing was lost in between"
     assert states(filesets)[-1] == "11"
