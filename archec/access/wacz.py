@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import shutil
+import struct
 import tempfile
 import threading
 import zipfile
@@ -27,7 +28,10 @@ from archec.access.sources import Errors, LocalSource
 
 _INDEXES = "indexes/"
 _ARCHIVE = "archive/"
-_FAULTS = (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, zlib.error, lzma.LZMAError)
+_FAULTS = (
+    OSError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError, OverflowError, struct.error, zlib.error,
+    lzma.LZMAError,
+)  # fmt: skip
 _MAX_DIRECTORY = 16 << 20
 """Maximum size in bytes of the directory of a zip file: about 100,000 files."""
 

@@ -191,6 +191,7 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (wacz, index_files):
         monkeypatch.setattr(module, "MAX_UNPACKED", 10_000)
     bombs = {"many": {f"archive/{n}": b"" for n in range(30)}, "large": {"indexes/a.cdx": bytes(10_001)}}
+    bombs["name"] = {"indexes/é.cdx": b""}
     bombs["packed"] = {"indexes/a.cdx.gz": gzip.compress(bytes(10_001))}
     for name, files in bombs.items():
         with zipfile.ZipFile(tmp_path / f"{name}.wacz", "w", zipfile.ZIP_DEFLATED) as packed:
@@ -201,6 +202,7 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile(tmp_path / "other.wacz", "w") as packed:
         packed.writestr("indexes/index.cdx", other.close()[0])
         packed.write(tmp_path / "other" / "a.warc.gz", "archive/a.warc.gz")
+    (tmp_path / "name.wacz").write_bytes((tmp_path / "name.wacz").read_bytes().replace("é".encode(), b"\xff9"))
     text = "collections: {g: {index_group: {o: ./other.wacz, a: ./a.wacz}}, z: ./z.wacz, "
     text += "a: ./a.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz"
     text += "".join(f", {name}: ./{name}.wacz" for name in bombs) + "}"
@@ -217,7 +219,9 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert get.get("/a/cdx?url=a.org&showNumPages=true").json()["pages"] == 1
         assert len(rows(get.get("/a/cdx?url=a.org&page=0&output=json").text)) == len(STAMPS)
         assert get.get("/bad/cdx?url=a.org&showNumPages=true").json()["pages"] == 0
-        for name, reason in (("many", "1000 bytes"), ("large", "10000 bytes when"), ("packed", "10000 bytes when")):
+        reasons = dict.fromkeys(("large", "packed"), "10000 bytes when")
+        reasons |= {"many": "1000 bytes", "name": "not a readable WACZ"}
+        for name, reason in reasons.items():
             assert reason in get.get(f"/{name}/index?url=a.org").headers["reserrors"]
             assert f"{name}:" in get.get("/healthz").json()["faults"]["access"]
 
