@@ -79,9 +79,8 @@ def _details(view: RunView) -> Iterator[str]:
             yield f"{'data set':<11} {view.source}"
     if view.resumable:
         yield f"{'resumable':<11} archec gather --resume continues it"
-    for what, why in (("visits do", view.retracted), ("data set does", view.data_set_retracted)):
-        if why:
-            yield f"{'retracted':<11} its {what} not count: {why}"
+    for why in _retracted(view):
+        yield f"{'retracted':<11} {why}"
     if options := "; ".join(_options(view.options)):
         yield f"{'options':<11} {options}"
     hosts = view.figures.hosts
@@ -90,10 +89,19 @@ def _details(view: RunView) -> Iterator[str]:
         yield f"{'hosts':<11} {hosts.in_trouble:,} in trouble, {hosts.visited:,} visited; {names}"
 
 
+def _retracted(view: RunView) -> Iterator[str]:
+    """What of a run does not count, and why."""
+    for what, why in (("visits do", view.retracted), ("data set does", view.data_set_retracted)):
+        if why:
+            yield f"its {what} not count: {why}"
+
+
 def _options(options: dict[str, Any]) -> Iterator[str]:
     """The options of a run that differ from the defaults."""
     for name, value in options.items():
         words = name.replace("_", " ")
+        if name == "refusals":  # a checksum
+            continue
         if name == "fetch":
             yield from () if value else ("no fetch",)
         elif name == "as_of" and value:
@@ -122,7 +130,7 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
             ),
             width,
         )
-        for more in ("resumable: archec gather --resume" if view.resumable else "", view.message):
+        for more in ("resumable: archec gather --resume" if view.resumable else "", view.message, *_retracted(view)):
             if more:
                 yield f"{'':<{_BELOW}}{more}"
 

@@ -184,7 +184,8 @@ def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> 
             report.data_set, report.source = data_set.tist, data_set.name
             decision.journal(*(Retraction(item.run, reason, undo) for item in _same(known, data_set)))
             changed = judge_again(catalogue, None, evidence_of(catalogue), report.run, decision.committer)
-            report.message = f"the history of {counted(changed, 'template')} changed"
+            verdict = "counts again" if undo else "is retracted"
+            report.message = f"the data set of run {data_set.run} {verdict}: {counted(changed, 'template')} changed"
     return Retracted(report.run, data_set, changed)
 
 
@@ -210,7 +211,9 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
             decision.journal(Retraction(run, reason, undo, visits=True))
             report = decision.report
             done = conclude_without(archive, run, decision.committer)
-            report.message = f"the history of {counted(done.changed, 'file')} changed; {done.due:,} due now"
+            verdict = "count again" if undo else "are retracted"
+            figures = f"{counted(done.changed, 'file')} changed, {done.due:,} due now"
+            report.message = f"the visits of run {run} {verdict}: {figures}"
     return report.run, done
 
 

@@ -106,12 +106,12 @@ class RunView:
             "fetch": to_builtins(self.report.fetch) if self.report is not None else {},
             "stored_bytes": self.figures.stored_bytes,
             "message": self.message,
+            "retracted": self.retracted,
+            "data_set_retracted": self.data_set_retracted,
         }
         if whole:
             value["options"] = self.options
             value["report"] = to_builtins(self.report) if self.report is not None else {}
-            value["retracted"] = self.retracted
-            value["data_set_retracted"] = self.data_set_retracted
         return value
 
 
@@ -125,8 +125,9 @@ def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
     who = holder(archive.layout)
     working = who is not None and who.is_run
     waiting: dict[tuple[Kind, int], dict[str, int]] | None = None
+    retracted = {item.run: item.retracted for item in archive.catalogue.data_sets()}
     for run in newest_first(archive.catalogue, before):
-        view = _view(run)
+        view = replace(_view(run), data_set_retracted=retracted.get(run.tist, ""))
         if newest is not None and run.tist == newest.tist and not newest.finished and run.state in UNFINISHED:
             view = replace(view, state="running") if working else _stopped(archive.layout, view)
         if view.figures.held_back:

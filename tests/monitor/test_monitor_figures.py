@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from gather_site import Answer, Site, page, pdf
-from gather_support import archec_inline, make, template
+from gather_support import archec_inline, make, run, template, write_papers
 from prometheus_client.parser import text_string_to_metric_families
 
 from archec.config import Config
@@ -87,9 +87,9 @@ def incidences(config: Config, runs: list[Any], report: dict[str, Any], obis: di
     for kind, name in (("tobi", "tobis"), ("fobi", "fobis")):
         listed = Counter(one["what"] for one in changes if one["kind"] == kind)
         summed = Counter[str]()
-        for run in runs:
-            summed.update({what: run[name].get(what, 0) for what in ("new", "changed", "lost", "returned")})
-            summed["changed"] += sum(run[name].get(how, 0) for how in ("cosmetic", "file-url") if name == "tobis")
+        for one in runs:
+            summed.update({what: one[name].get(what, 0) for what in ("new", "changed", "lost", "returned")})
+            summed["changed"] += sum(one[name].get(how, 0) for how in ("cosmetic", "file-url") if name == "tobis")
         assert +summed == listed, name
         drawn = Counter[str]()
         for one in report["incidences"]:
@@ -143,3 +143,15 @@ def test_a_run_that_did_not_begin_is_known_until_the_next_one(memory_folder: Cal
     assert archec_inline(config, "gather").code == 0
     assert len(told(config, "runs")) == 2
     assert metrics(config)["archec_unbegun_run_time_seconds",] == 0
+
+
+def test_the_list_of_runs_says_what_was_retracted(memory_folder: Callable[[], Path]) -> None:
+    config = make(memory_folder() / "a")
+    write_papers(config, ["http://h/x"])
+    wrong = run(config, fetch=False).run
+    assert archec_inline(config, "retract", wrong, "--reason", "not ours").code == 0
+    newest, older = told(config, "runs")
+    assert (newest["message"], older["data_set_retracted"]) == (
+        f"the data set of run {wrong} is retracted: 1 template changed", "not ours"
+    )  # fmt: skip
+    assert "its data set does not count: not ours" in archec_inline(config, "runs").out.decode()
