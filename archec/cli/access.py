@@ -97,7 +97,7 @@ def list_tokens(as_json: bool, config_file: Path | None) -> None:
     for one in tokens:
         if as_json:
             until = iso(one.until) if one.until else None
-            collections = list(one.collections)
+            collections = list(one.collections) or None
             value = {"name": one.name, "rights": list(one.rights), "collections": collections, "until": until}
             echo_json({**value, "created": iso(one.created)})
         else:
@@ -267,7 +267,8 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
     wanted = typed(id)
     if address and address_of(address) is None:
         raise UsageError(f"--address {address} is not an IP address", hint="give one like 192.0.2.1 or 2001:db8::1")
-    archive = opened(config) if config.store_path.exists() else nullcontext(None)
+    has_archive = config.store_path.exists()
+    archive = opened(config) if has_archive else nullcontext(None)
     with archive as it:
         subjects = subjects_of(it, wanted)
     rules = Rules(config.access.rules, config.access.open)
@@ -278,20 +279,28 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
         viewer = Viewer(token, address, rules)
         rule = f"rule {decision.rule}" if decision.rule else "access.open"
         anybody, own = Viewer(None, address, rules).level(decision), viewer.level(decision)
+        is_by_oai = bool(subject.handle and subject.noted) and anybody < Level.CONTENT and config.oai.items != "fobi"
         if as_json:
             value = {"id": shown, "url": subject.url, "anybody": anybody.name.lower(), "by": rule}
-            own_value = {"token": own.name.lower(), "collections": token.collections} if token is not None else {}
+            where = (token.collections or None) if token is not None else None
+            own_value = {"token": own.name.lower(), "collections": where} if token is not None else {}
             held = {"withdrawn": decision.withdrawn, "held": bool(subject.noted)}
             depending = {"depends_on_address": f"rule {depends}"} if depends else {}
-            echo_json({**value, "mime": subject.mime, "reason": decision.reason, **held, **depending, **own_value})
+            by_oai = {"oai": True} if is_by_oai else {}
+            echo_json(
+                {**value, "mime": subject.mime, "reason": decision.reason, **held, **depending, **by_oai, **own_value}
+            )
             continue
         withdrawn = ", withdrawn" if decision.withdrawn else ""
         reason = f" ({decision.reason})" if decision.reason else ""
         echo(f"{shown}: {_LEVELS[anybody]} is public{withdrawn}, by {rule}{reason}")
         if depends:
             echo(f"    rule {depends} depends on the address: give --address")
+        if is_by_oai:
+            echo("    /oai gives the template to everybody: access rules are for collections only")
         if not subject.noted:
-            echo("    the obi store holds nothing of it; rows of indexes are judged by their own time and media type")
+            lack = "the obi store holds nothing of it" if has_archive else "there is no archive"
+            echo(f"    {lack}; rows of indexes are judged by their own time and media type")
         if token is not None:
             echo(f"    {_LEVELS[own]} for {token.name}, in {', '.join(token.collections) or 'all collections'}")
 

@@ -178,7 +178,7 @@ class AccessConfig:
     rules: t.Rules = setting(
         (),
         "Rules that say what is open, metadata, closed or withdrawn: [{archive: aaa, rights: open}]; the first match "
-        "counts.",
+        "counts. They are for collections only: /oai gives templates to everybody.",
         [],
     )
     rate: t.Count = setting(0, "Maximum number of requests per minute with one token; beyond it 429; 0: no limit.")

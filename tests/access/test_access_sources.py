@@ -306,9 +306,10 @@ access:
     assert said("http://x.org/", "--address", "10.1.1.1")["anybody"] == "content"
     withdrawn = said("http://www.secret.org/", "--token", "reader")
     assert (withdrawn["withdrawn"], withdrawn["reason"], withdrawn["token"]) == (True, "asked for", "metadata")
-    assert said("http://x.org/", "--token", "reader")["token"] == "content"
+    own = said("http://x.org/", "--token", "reader")
+    assert (own["token"], own["collections"]) == ("content", None)
     plain = CliRunner().invoke(access, ["explain", "http://a.org/p", "--config", str(config.file)])
-    nothing = "    the obi store holds nothing of it; rows of indexes are judged by their own time and media type\n"
+    nothing = "    there is no archive; rows of indexes are judged by their own time and media type\n"
     nothing = f"    rule 2 depends on the address: give --address\n{nothing}"
     assert plain.stdout == f"http://a.org/p: metadata is public, by rule 3\n{nothing}"
     assert said("RePEc:AAA:wpaper:1")["id"] == "RePEc:aaa:wpaper:1"
@@ -322,6 +323,22 @@ access:
     assert isinstance(CliRunner().invoke(access, no_address).exception, UsageError)
     unknown = CliRunner().invoke(access, ["explain", "x.org", "--token", "zzz", "--config", str(config.file)])
     assert unknown.exit_code != 0
+
+
+@pytest.mark.parametrize(("rights", "items", "by_oai"), [
+    ("withdrawn", "both", True), ("closed", "tobi", True), ("withdrawn", "fobi", False), ("open", "both", False),
+])  # fmt: skip
+def test_explain_says_that_oai_gives_templates_to_everybody(
+    demo: Config, rights: str, items: str, by_oai: bool
+) -> None:
+    file = demo.file.with_name("explained.yaml")
+    text = demo.file.read_text().replace("  rules: []", f"  rules: [{{archive: dmo, rights: {rights}}}]")
+    file.write_text(text.replace("  items: both", f"  items: {items}"))
+    with opened(demo) as archive:
+        tobi = next(one.id for one in archive.catalogue.all("tobi") if one.history.lost is None)
+    explain = ["explain", tobi, "--config", str(file)]
+    assert ("/oai gives the template to everybody" in CliRunner().invoke(access, explain).stdout) == by_oai
+    assert ("oai" in json.loads(CliRunner().invoke(access, [*explain, "--json"]).stdout)) == by_oai
 
 
 def test_rules_about_archives_hold_for_their_files(demo: Config) -> None:
