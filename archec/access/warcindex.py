@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
+from warcio.limitreader import LimitReader
+from warcio.statusandheaders import StatusAndHeadersParserException
 
 from archec.access.feeding import write_lines
 from archec.access.posts import Asked, Body, key_of_request
@@ -26,16 +28,23 @@ from archec.errors import UsageError
 from archec.progress import Meter
 from archec.store.durable import atomic_write, storage_errors
 from archec.store.sorting import SortedLines
+from archec.units import counted
+from archec.warc.framing import Framing, framing_of
 
 _ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
 _KINDS = ("response", "revisit", "resource", "metadata", "conversion")
 _PIECE = 1 << 20
 _MAX_POSTED = 4 << 20
+_UNPARSABLE = (ArchiveLoadFailed, StatusAndHeadersParserException, EOFError, ValueError)
 _MAX_REASON = 200
 """Characters of an error message, which may quote the file."""
 _Waiting = tuple[str, str, str, dict[str, str]]
 """A response whose request may follow: the value that pairs the two, its key ("": that of its URL), time, and
 fields."""
+
+
+class _Damaged(Exception):
+    """A file is damaged."""
 
 
 class Indexed(NamedTuple):
@@ -73,8 +82,8 @@ def index_folder(folder: Path, meter: Meter) -> Indexed:
             try:
                 for line in _lines(folder / name, name):
                     lines.add(line)
-            except (ArchiveLoadFailed, OSError, EOFError, ValueError) as error:
-                damaged[name] = f"{name}: {str(error)[:_MAX_REASON]}"
+            except (_Damaged, OSError) as error:
+                damaged[name] = f"{name}: {error}"
         meter.at(len(fresh))
         rows = write_lines(target, lines)
     read = {name: stamp for name, stamp in now.items() if name not in damaged}
@@ -111,11 +120,24 @@ def _old(target: Path, same: set[str]) -> Iterator[bytes]:
 
 
 def _lines(path: Path, name: str) -> Iterator[bytes]:
-    """Yields the lines of a file. A response is indexed under the key of its request, which precedes or follows it."""
+    """Yields the lines of a file up to the first damage, then raises _Damaged if there is any."""
     with open(path, "rb") as file:
-        members = ArchiveIterator(file, no_record_parse=False, arc2warc=True)
-        request: tuple[str, str] | None = None
-        waiting: _Waiting | None = None
+        framing = framing_of(file)
+        file.seek(0)
+        yield from _whole(ArchiveIterator(LimitReader(file, framing.end), arc2warc=True), framing, name)
+    if framing.damage:
+        raise _Damaged(framing.damage)
+    if framing.altered:
+        count, first = len(framing.altered), min(framing.altered)
+        raise _Damaged(f"has {counted(count, 'record')} whose digest is wrong, the first at {first}; not indexed")
+
+
+def _whole(members: Any, framing: Framing, name: str) -> Iterator[bytes]:
+    """Yields the lines of whole records. A response is indexed under the key of its request, which precedes or follows
+    it. Raises _Damaged for a record that cannot be parsed."""
+    request: tuple[str, str] | None = None
+    waiting: _Waiting | None = None
+    try:
         for record in members:
             uri = (record.rec_headers.get_header("WARC-Target-URI") or "").strip("<>")
             if record.rec_type == "request" and uri:
@@ -130,14 +152,19 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
                 continue
             fields = _fields(record, uri)
             offset = members.get_record_offset()  # reads the record to its end
-            if getattr(record.raw_stream, "limit", 0) > 0:
-                raise ValueError(f"is truncated in the record at {offset}")
+            if offset in framing.altered:
+                continue
             fields |= {"length": str(members.get_record_length()), "offset": str(offset), "filename": name}
             pair = _pair(record)
             key = request[1] if request is not None and request[0] == pair else ""
             waiting = (pair, key, of_date(record.rec_headers.get_header("WARC-Date") or "").ljust(14, "0"), fields)
+    except _UNPARSABLE as error:
         if waiting is not None:
             yield from _line(waiting)
+        reason = ascii(str(error))[1 : _MAX_REASON + 1].rstrip("'")
+        raise _Damaged(f"has a record that cannot be parsed, before {members.fh.tell()}: {reason}") from error
+    if waiting is not None:
+        yield from _line(waiting)
 
 
 def _line(row: _Waiting) -> Iterator[bytes]:

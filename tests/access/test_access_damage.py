@@ -1,0 +1,110 @@
+"""WARC files that were cut or overwritten: what is whole is indexed, what is not is reported."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from warc_files import Crawl
+
+from archec.access.warcindex import index_folder, index_path
+from archec.cli.access import access
+from archec.progress import Silent
+from archec.warc.framing import Framing, framing_of
+
+S = "20140101000000"
+
+
+class Crawled(NamedTuple):
+    """A file with three records: where they start, and where their contents end."""
+
+    data: bytes
+    starts: list[int]
+    ends: list[int]
+
+
+def crawled(path: Path, *, packed: bool) -> Crawled:
+    crawl = Crawl(path, gzip=packed)
+    for number in range(3):
+        crawl.response(f"http://a.org/{number}", S, b"contents" * (number + 1))
+    starts = [int(json.loads(row[row.index(b"{") :])["offset"]) for row in crawl.close()]
+    data = path.read_bytes()
+    return Crawled(data, starts, [end if packed else end - 4 for end in (*starts[1:], len(data))])
+
+
+def unpacked(data: bytes) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def framing(data: bytes) -> Framing:
+    return framing_of(io.BufferedReader(io.BytesIO(data)))
+
+
+@pytest.fixture(scope="module", params=[True, False])
+def crawl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Crawled:
+    return crawled(tmp_path_factory.mktemp("crawl") / "a.warc", packed=request.param)
+
+
+def test_every_cut_is_noticed_and_leaves_what_is_before_it(crawl: Crawled) -> None:
+    assert framing(crawl.data) == Framing(len(crawl.data), "", frozenset())
+    for cut in range(len(crawl.data)):
+        found = framing(crawl.data[:cut])
+        assert bool(found.damage) == (cut not in crawl.starts), cut
+        last = max(number for number, start in enumerate(crawl.starts) if start <= cut)
+        assert found.end == (cut if crawl.ends[last] <= cut else crawl.starts[last]), cut
+
+
+@settings(max_examples=200)
+@given(st.data(), st.binary(min_size=1, max_size=40))
+def test_what_is_overwritten_is_noticed(crawl: Crawled, draw: st.DataObject, new: bytes) -> None:
+    data, starts, ends = crawl
+    at = draw.draw(st.integers(0, len(data) - len(new)))
+    other = data[:at] + new + data[at + len(new) :]
+    found = framing(other)
+    number = max(number for number, start in enumerate(starts) if start <= at)
+    assert found.end >= starts[number]
+    assert all(offset >= starts[number] for offset in found.altered)
+    changed = [position for position, byte in enumerate(new, at) if data[position] != byte]
+    if data[:1] == b"W":  # only the contents have a digest
+        is_checked = all(ends[number] - 8 * (number + 1) <= position < ends[number] for position in changed)
+    else:
+        is_checked = unpacked(other) != unpacked(data)
+    assert found.damage or found.altered or not changed or not is_checked
+
+
+def test_damaged_files_are_indexed_up_to_the_damage_and_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "w"
+    whole: dict[str, int] = {}
+    sound: set[str] = set()
+    for packed in (True, False):
+        data, starts, ends = crawled(folder / f"whole{packed}.warc", packed=packed)
+        for position in [*range(1, len(data), 23), *starts]:
+            whole[f"cut{packed}-{position}.warc"] = whole[f"over{packed}-{position}.warc"] = sum(
+                end <= position for end in ends
+            )
+            (folder / f"cut{packed}-{position}.warc").write_bytes(data[:position])
+            (folder / f"over{packed}-{position}.warc").write_bytes(
+                data[:position] + b"\xff\x00\x9b" + data[position + 3 :]
+            )
+        whole[f"whole{packed}.warc"] = 3
+        sound |= {f"whole{packed}.warc"} | {f"cut{packed}-{position}.warc" for position in starts}
+    run = CliRunner().invoke(access, ["index", str(folder)])
+    assert run.exit_code == 6
+    assert run.stderr.replace("\n", "").isprintable()
+    rows = [json.loads(row[row.index("{") :])["filename"] for row in index_path(folder).read_text().splitlines()]
+    for name, least in whole.items():
+        assert rows.count(name) == least or (name.startswith("over") and rows.count(name) > least), name
+    damaged = {reason.partition(":")[0] for reason in index_folder(folder, Silent()).damaged}
+    assert {name for name in whole if f"{name}: " in run.stderr} == damaged
+    assert {name for name in whole if not name.startswith("over")} - damaged == sound
