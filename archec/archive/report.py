@@ -345,7 +345,8 @@ class Report:
         return RunReport(
             self.run, iso(self.run), self.state, self.message, self.resumed,
             DataSetFigures(
-                self.data_set, iso(self.data_set), self.kind, self.source, self.whole, self.complete, self.merged
+                self.data_set, iso(self.data_set) if self.data_set else "", self.kind, self.source, self.whole,
+                self.complete, self.merged,
             ),
             FileFigures(
                 self.files - self.unread, self.unread, self.read_bytes, self.other_files, list(self.others)

@@ -43,9 +43,11 @@ from archec.progress import Meter
 from archec.terminal.output import note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
+from archec.units import counted
 from archec.web.outcome import Outcome
 
 _Limit = TypeVar("_Limit", int, float)
+_MOST_NAMED = 20
 
 
 @click.command()
@@ -128,6 +130,8 @@ def gather(
 
     Example: archec gather --max-time 6h
     """
+    if filesets and no_fetch:
+        raise UsageError("--no-fetch ingests no data sets", hint="omit --filesets")
     started = time.monotonic()
     line = context.meta[RUN_LINE] = RunLine()
     config = load(config_file)
@@ -166,7 +170,9 @@ def gather(
             code = _each(run, chosen, options, meter)
         else:
             code = run(replace(options, file=chosen[0].path if chosen else None), meter)
-        if (filesets or config.fileset.gather) and not (dry_run or no_fetch or code is Exit.BUDGET):
+        if (filesets or config.fileset.gather) and dry_run and not no_fetch:
+            _tell_due(config)
+        elif (filesets or config.fileset.gather) and not (no_fetch or code is Exit.BUDGET):
             code = gravest([code, _ingest_due(run, code, meter, wait, _left(budget, line.report, started))])
     if codes := sorted(code for code in options.accept - {"all"} if code.isalnum()):
         with opened(config_file) as archive:
@@ -175,18 +181,27 @@ def gather(
     context.exit(int(code))
 
 
-def _left(budget: Budget, report: Report | None, started: float) -> Budget | None:
-    """The remaining budget of a gathering, None if it is exhausted."""
+def _left(budget: Budget, report: Report | None, started: float) -> Budget:
+    """The remaining budget of a gathering; if none is left, one that allows nothing."""
     files = sum(report.fobis.get(outcome.value, 0) for outcome in Outcome) if report is not None else 0
     received = report.fetched_bytes if report is not None else 0
     left = Budget(budget.files - files, budget.bytes - received, budget.seconds - (time.monotonic() - started))
     pairs = zip((budget.files, budget.bytes, budget.seconds), (left.files, left.bytes, left.seconds), strict=True)
     if any(most and rest <= 0 for most, rest in pairs):
-        return None
+        return Budget(seconds=1e-9)
     return Budget(max(left.files, 0), max(left.bytes, 0), max(left.seconds, 0.0))
 
 
-def _ingest_due(run: _Run, before: Exit, meter: Meter, wait: bool, budget: Budget | None) -> Exit:
+def _tell_due(config: Config) -> None:
+    """Says which data sets a run would ingest."""
+    from archec.fileset.run import due_requests  # as below
+
+    due = [url for url, _ in due_requests(config, int(time.time()))]
+    named = f": {', '.join(due[:_MOST_NAMED])}{' ...' if len(due) > _MOST_NAMED else ''}" if due else ""
+    note(f"{counted(len(due), 'data set')} due{named}")
+
+
+def _ingest_due(run: _Run, before: Exit, meter: Meter, wait: bool, budget: Budget) -> Exit:
     """Ingests the data sets that are due, in a separate run with the remaining ``budget``. ``before`` is the exit code
     of the run before it."""
     # Imported here: loading all platforms takes as long as loading the rest of this command.
@@ -197,8 +212,6 @@ def _ingest_due(run: _Run, before: Exit, meter: Meter, wait: bool, budget: Budge
     lines = due_requests(run.config, int(time.time()))
     if not lines:
         return Exit.DONE
-    if budget is None:
-        return Exit.BUDGET
     run.line.write(int(before), "")
     counter = run_ingest(run.config, lines, IngestOptions(), meter, lambda result, file: None, wait=wait, budget=budget)
     if counter.report is not None:

@@ -200,7 +200,7 @@ def _state(known: RunLine, code: int) -> str:
 def _figures(report: Report) -> dict[str, Any]:
     return {
         "run": report.run,
-        "data_set": report.data_set,
+        "data_set": report.data_set or None,
         "templates": sum(report.templates.values()),
         "tobis": {kind: count for kind, count in sorted(report.tobis.items()) if count > 0},
         "fobis": {kind: count for kind, count in sorted(report.fobis.items()) if count},

@@ -10,7 +10,7 @@ import click
 from archec.catalogue.model import AT_ONCE
 from archec.cli.common import config_option, json_option, opened
 from archec.cli.runreport import deferred_files, host_outcomes
-from archec.monitor.status import ArchiveStatus, DiskSpace, HeldBack
+from archec.monitor.status import ArchiveStatus, DiskSpace, Due, HeldBack
 from archec.monitor.status import status as look
 from archec.terminal.output import show
 from archec.tist import iso
@@ -53,7 +53,10 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         yield "", f"a later one failed before it began, at {iso(found.unbegun.time)}: {found.unbegun.message}"
     if found.ahead > _AHEAD:
         yield "clock", f"the last run's tist is {human_duration(found.ahead)} ahead of it; tists increase by seconds"
-    yield "due", _due(found)
+    filesets = found.due_filesets.next is not None
+    yield "due", "no files" if filesets and found.due.next is None else _due(found.due, "file")
+    if filesets:
+        yield "", f"data sets: {_due(found.due_filesets, 'data set')}"
     yield from _hosts(found)
     yield from _held_back(found.held_back)
     yield from _fixity(found)
@@ -83,11 +86,10 @@ def _last(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         yield "", f"last success: {found.success.run}  {iso(found.success.run)}"
 
 
-def _due(found: ArchiveStatus) -> str:
-    due = found.due
+def _due(due: Due, what: str) -> str:
     if due.next is None:
         return "nothing"
-    now = f"{due.now:,} and more files now" if due.more else f"{counted(due.now, 'file')} now"
+    now = f"{due.now:,} and more {what}s now" if due.more else f"{counted(due.now, what)} now"
     if due.now:
         first = f", the first since {iso(due.next)}" if due.next > AT_ONCE else ""
         return now + (", the first never tried" if not due.next else first)

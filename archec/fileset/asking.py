@@ -90,6 +90,10 @@ class Asker:
         self._helpers = helpers
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._rules: dict[str, Rules | None] = {}
+        self.requests = 0
+        """Requests sent, including those of redirects."""
+        self.received = 0
+        """Bytes of answers received; files are not counted."""
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -108,6 +112,7 @@ class Asker:
                 if not may_be_page or kind in ("", *PAGE_TYPES):
                     raise _http_error(question.url, error) from error
                 body, is_cut = b"", True
+            self.received += len(body)
             fields = {name: value for name, value in raw_headers(response.headers.raw).items() if name != "location"}
             fields["link"] = response.headers.get("link", "")  # whole: a list of files may be long
             return PlatformAnswer(str(response.url), response.status_code, fields, body, is_cut)
@@ -165,6 +170,7 @@ class Asker:
         """Returns the response at the end of the redirects. Raises PlatformHttpError for a loop or too many of them."""
         here, seen = URL(url), {url}
         while True:
+            self.requests += 1
             response = await self._sender.send("GET", here, {**headers, **self._secret(helper, str(here))})
             location = response.headers.get("location", "") if response.status_code in _REDIRECTS else ""
             if not location:

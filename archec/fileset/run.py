@@ -38,6 +38,7 @@ from archec.fileset.summary import failure, file_result
 from archec.progress import Meter
 from archec.store.interface import CommitResult
 from archec.tist import stamp
+from archec.units import counted
 from archec.web.door import Policy, Sender, open_client
 from archec.workers.child import rare_collections
 
@@ -187,7 +188,7 @@ def _run(
             try:
                 await _all(parts, lines, emit, counter, jobs, budget)
             finally:
-                report.fetched_bytes = counter.use.bytes
+                report.requests, report.fetched_bytes = asker.requests, counter.use.bytes + asker.received
 
     report.state = "done"
     with report.timed("filesets"):
@@ -199,9 +200,11 @@ def _run(
                 committer.commit()
             stop_run(committer, report, error)
             raise
-    if Status.BUDGET.value in counter.statuses:
-        report.message = "the budget is exhausted"
+    if left := counter.statuses.get(Status.BUDGET.value, 0):
+        report.state, report.message = "budget", f"the budget is exhausted: {counted(left, 'data set')} not ingested"
     end_run(archive.catalogue, committer, report)
+    if report.state == "budget":
+        committer.finish()  # no ingest is resumed as a run
 
 
 def _platforms(config: Config) -> Sender:

@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterator[Decision]:
     """A run of this kind on a locked archive, from the first line of its journal, with ``options``, to the last."""
     run = next_run(archive)
-    report = Report(run, 0, "tarball", "")
+    report = Report(run, 0, "none", "")
     with committing(archive, run) as committer:
         committer.add(CommitItem(RunStart(run, kind=kind, options=dict(options), software=__version__)))
         yield Decision(report, committer)
@@ -182,6 +182,7 @@ def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> 
         with deciding(archive, "retract", options) as decision:
             report = decision.report
             report.data_set, report.source = data_set.tist, data_set.name
+            report.kind = "tarball" if data_set.sha256 else "directory"
             decision.journal(*(Retraction(item.run, reason, undo) for item in _same(known, data_set)))
             changed = judge_again(catalogue, None, evidence_of(catalogue), report.run, decision.committer)
             verdict = "counts again" if undo else "is retracted"

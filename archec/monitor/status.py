@@ -69,12 +69,13 @@ class HeldBack:
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
     """An archive at the tist ``now``. ``stored_bytes`` is the amount that all runs have written to the obi store,
-    according to their reports. ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it
-    began, ``last`` the newest gathering, ``success`` the newest one that finished or exhausted its budget, unless no
-    host answered its visits. ``hosts`` are the worst of the ``hosts_in_trouble`` in ``hosts_run``, the newest run that
-    had files due. ``refused`` is the number of documents that the database refused. ``ahead`` is the number of seconds
-    by which the newest tist is ahead of ``now``. ``damaged`` is the reason if parts of this could not be read from
-    the catalogue; they are empty or 0."""
+    according to their reports. ``due_filesets`` are the data sets to ingest, by ``archec gather --filesets``.
+    ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it began, ``last`` the newest
+    gathering, ``success`` the newest one that finished or exhausted its budget, unless no host answered its visits.
+    ``hosts`` are the worst of the ``hosts_in_trouble`` in ``hosts_run``, the newest run that had files due. ``refused``
+    is the number of documents that the database refused. ``ahead`` is the number of seconds by which the newest tist is
+    ahead of ``now``. ``damaged`` is the reason if parts of this could not be read from the catalogue; they are empty or
+    0."""
 
     now: int
     name: str
@@ -87,6 +88,7 @@ class ArchiveStatus:
     success: RunView | None
     ahead: int
     due: Due
+    due_filesets: Due
     hosts_run: int | None
     hosts_in_trouble: int
     hosts: tuple[HostFigures, ...]
@@ -146,6 +148,7 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
         success=success,
         ahead=max(0, newest.run - moment - 1) if newest is not None else 0,
         due=attempt(lambda: _due(archive, moment), Due(0, False, None)),
+        due_filesets=attempt(lambda: _due_filesets(archive.catalogue, moment), Due(0, False, None)),
         hosts_run=fetched.run if fetched is not None else None,
         hosts_in_trouble=hosts.in_trouble,
         hosts=tuple(hosts.trouble),
@@ -166,6 +169,14 @@ def _due(archive: Archive, now: int) -> Due:
         later = next(catalogue.due(MAX_TIST, DueFobi(0, LAST_ID)), None)
         first = later if due == 0 else first
     return Due(min(due, DUE_AT_MOST), due > DUE_AT_MOST, first.due if first is not None else None)
+
+
+def _due_filesets(catalogue: Catalogue, now: int) -> Due:
+    first, due = MAX_TIST + 1, 0
+    for ingest in catalogue.ingests():
+        first = min(first, ingest.due or first)
+        due += 0 < ingest.due <= now
+    return Due(due, False, first if first <= MAX_TIST else None)
 
 
 def held_back(catalogue: Catalogue) -> Iterator[HeldBack]:

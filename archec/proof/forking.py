@@ -100,6 +100,6 @@ def _close(config: Config, layout: Layout, last: LastRun) -> None:
 
 
 def _end_run(layout: Layout, journal: JournalWriter, catalogue: Catalogue, run: int, reason: str) -> None:
-    report = Report(run, 0, "tarball", "", state="done", message=reason)
+    report = Report(run, 0, "none", "", state="done", message=reason)
     with Writer(layout) as writer:
         end_run(catalogue, Committer(writer, journal, catalogue, run=run), report)

@@ -1002,11 +1002,21 @@ def test_gathering_and_its_filesets_have_one_budget(
     platform.behaviours.clear()
     platform.sent.clear()
     zenodo(platform, 7, {f"p{n}": 100_001 for n in range(6)})
+    assert archec_inline(filesets.config, "gather", "--filesets", "--no-fetch").code == 2
+    assert f"archec: 1 data set due: {url}\n" in archec_inline(filesets.config, "gather", "--filesets", "--dry-run").err
+    assert b"data sets: 1 data set now, the first since" in archec_inline(filesets.config, "status").out
+    done = archec_inline(filesets.config, "gather", "--filesets", "--max-time", "1ms")
+    refused = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
+    assert [refused[name] for name in ("exit", "state", "requests", "data_set", "message")] == [
+        5, "budget", 0, None, "the budget is exhausted: 1 data set not ingested",
+    ]  # fmt: skip
     done = archec_inline(filesets.config, "gather", "--filesets", *limit)
     assert (done.code, b"filesets    1 budget" in done.out) == (5, True), done.err
     gathered, ingested = (json.loads(line[11:]) for line in done.err.splitlines() if line.startswith("archec-run "))
     assert (gathered["exit"], "filesets" in gathered, ingested["exit"]) == (0, False, 5)
-    assert ingested["filesets"] == {"budget": 1}
+    assert (ingested["filesets"], ingested["state"], ingested["data_set"]) == ({"budget": 1}, "budget", None)
+    assert ingested["requests"] >= 3
+    assert ingested["fetched_bytes"] > 200_000
     assert 200_000 < sum(platform.sent.values()) <= 400_000
     before = sum(platform.sent.values())
     assert archec_inline(filesets.config, "gather", "--filesets").code == 0
