@@ -11,9 +11,9 @@ from __future__ import annotations
 import fcntl
 import heapq
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from itertools import chain, groupby
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from pathlib import Path
 
 from archec.access.index_files import ENDINGS, MAX_LINE, SortedFile, is_header, newer_of, skip_mark, without_mark
@@ -54,34 +54,46 @@ def parse_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def add(path: Path, lines: Iterable[bytes]) -> int:
-    """Adds lines as :func:`parse_rows` yields them, and returns the number of new ones. If one of them is invalid, none
-    is added. Raises StorageFailed and StorageFull."""
+    """Adds lines as :func:`parse_rows` yields them, except those whose row is already there, and returns the number of
+    those added. If one of them is invalid, none is added. Raises StorageFailed and StorageFull."""
     file = _file_of(path)
     newer = newer_of(file)
-    with _locked(file.parent), SortedLines(file.parent) as found:
-        size = newer.stat().st_size if newer.exists() else 0
+    with (
+        _locked(file.parent),
+        SortedLines(file.parent) as given,
+        SortedLines(file.parent) as fresh,
+        ExitStack() as stack,
+    ):
         for line in lines:
-            found.add(line)
-            size += len(line) + 1
+            given.add(line)
         _complete_merge(file)
-        if file.exists() and size <= _MAX_NEWER:
-            return _add_newer(file, newer, found)
-        before = sum(1 for _ in chain(_lines(file), _lines(newer)))
-        merged = groupby(heapq.merge(_lines(file), _lines(newer), found))
-        added = write_lines(file, (line for line, _ in merged)) - before
-        if newer.exists():
-            write_lines(newer, ())  # not removed: a reader may be about to open it
+        files = {file, newer, *(path.glob("*.cdxj") if path.is_dir() else ())}
+        finders = [_Finder(stack.enter_context(_searched(one))) for one in sorted(files) if one.exists()]
+        size = newer.stat().st_size if newer.exists() else 0
+        added = 0
+        for line in _missing(given, finders):
+            fresh.add(line)
+            size += len(line) + 1
+            added += 1
+        if added and file.exists() and size <= _MAX_NEWER:
+            write_lines(newer, heapq.merge(_lines(newer), fresh))
+        elif added or not file.exists():
+            merged = groupby(heapq.merge(_lines(file), _lines(newer), fresh))
+            write_lines(file, (line for line, _ in merged))
+            if newer.exists():
+                write_lines(newer, ())  # not removed: a reader may be about to open it
         return added
 
 
-def _add_newer(file: Path, newer: Path, found: Iterable[bytes]) -> int:
-    """Adds sorted lines to the newer file, and returns the number of those that were in neither file."""
-    there = set(_lines(newer))
-    with _searched(file) as lines:
-        fresh = [line for line in found if line not in there and not _has(lines, line)]
-    if fresh:
-        write_lines(newer, sorted([*there, *fresh]))
-    return len(fresh)
+def _missing(given: Iterable[bytes], finders: Sequence[_Finder]) -> Iterator[bytes]:
+    """Yields the first of the sorted lines for each row that none of the files has."""
+    for begin, group in groupby(given, key=_key_and_time):
+        there = {_contents(line) for finder in finders for line in finder.at(begin)}
+        for line in group:
+            contents = _contents(line)
+            if contents not in there:
+                there.add(contents)
+                yield line
 
 
 def _complete_merge(file: Path) -> None:
@@ -141,25 +153,46 @@ def _remove(file: Path, gone: Iterable[bytes]) -> int:
 
 
 def _equivalents(lines: SortedFile, gone: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a file that are equivalent to one of these sorted lines. Reads on for nearby lines and
-    searches for distant ones."""
-    rows: Iterator[bytes] = iter(())
-    line = b""
-    for number, (begin, group) in enumerate(groupby(gone, key=_key_and_time)):
+    """Yields the lines of a file that are equivalent to one of these sorted lines."""
+    finder = _Finder(lines)
+    for begin, group in groupby(gone, key=_key_and_time):
         wanted = set(map(_identity, group))
-        steps = 0 if number else _STEPS
-        while line < begin:
-            rows = lines.forward(begin, _LAST) if steps == _STEPS else rows
-            line = next(rows, _LAST)
+        yield from (line for line in finder.at(begin) if _identity(line) in wanted)
+
+
+class _Finder:
+    """Finds lines of a file. Reads on for nearby lines and searches for distant ones."""
+
+    def __init__(self, lines: SortedFile) -> None:
+        self._lines = lines
+        self._rest: Iterator[bytes] | None = None
+        self._line = b""
+
+    def at(self, begin: bytes) -> list[bytes]:
+        """The lines that begin with ``begin``, which is greater than in the call before."""
+        rest = self._lines.forward(begin, _LAST) if self._rest is None else self._rest
+        steps = 0
+        while self._line < begin:
+            if steps == _STEPS:
+                rest = self._lines.forward(begin, _LAST)
+            self._line = next(rest, _LAST)
             steps += 1
-        while line.startswith(begin):
-            if _identity(line) in wanted:
-                yield line
-            line = next(rows, _LAST)
+        found: list[bytes] = []
+        while self._line.startswith(begin):
+            found.append(self._line)
+            self._line = next(rest, _LAST)
+        self._rest = rest
+        return found
 
 
 def _key_and_time(line: bytes) -> bytes:
     return line[: line.find(b" ", line.find(b" ") + 1) + 1]
+
+
+def _contents(line: bytes) -> tuple[str, str, frozenset[tuple[str, str]]] | None:
+    """Key, time and fields of a line, in whatever order and with whatever blanks it is written."""
+    row = any_row(line.rstrip(b"\r"), NOWHERE)
+    return (row.urlkey, row.timestamp, frozenset((name, row.text(name)) for name in row.fields)) if row else None
 
 
 def _identity(line: bytes) -> tuple[str, ...] | None:

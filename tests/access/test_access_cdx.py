@@ -198,7 +198,9 @@ def test_rows_of_a_file_with_other_line_ends_and_a_mark_are_known(tmp_path: Path
     lines = [line("http://n.org/", f"201{n}0101000000") for n in range(4)]
     path = tmp_path / "a.cdxj"
     path.write_bytes(BOM_UTF8 + b"".join(one + b"\r\n" for one in lines[:3]))
-    assert [add(path, lines), remove(path, lines[:2])] == [1, 2]
+    spelled = [one.replace(b'": "', b'":"') for one in lines]
+    assert [add(path, given) for given in ([*lines, *spelled], lines, parse_rows(spelled))] == [1, 0, 0]
+    assert remove(path, lines[:2]) == 2
     assert (path.read_bytes(), newer_of(path).read_bytes()) == (lines[2] + b"\n", lines[3] + b"\n")
 
 
@@ -225,6 +227,10 @@ def test_any_number_of_rows_is_added_and_removed(tmp_path: Path) -> None:
     assert ran("add", "a", str(tmp_path / "lines")) == f"{file.parent}: 2,998 rows added\n"
     assert json.loads(ran("remove", "a", "--json", input=many))["removed"] == 3000
     assert file.read_bytes() == b""
+    write_index(file.with_name("other.cdxj"), [line("http://n.org/1", "20140101000000")])
+    both = b"".join(line(f"http://n.org/{n}", "20140101000000") + b"\n" for n in (1, 2))
+    assert [json.loads(ran("add", "a", "--json", input=both))["added"] for _ in range(2)] == [1, 0]
+    assert json.loads(ran("remove", "a", "--json", input=both))["removed"] == 2
     for wrong in (["add", "zzz"], ["add", "b"], ["remove", "b"]):
         with pytest.raises(UsageError):
             ran(*wrong)
