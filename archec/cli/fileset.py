@@ -137,6 +137,8 @@ def ingest(
         counter = run_ingest(
             config, _lines(urls, requests), options, meter, emit, jobs=jobs, wait=wait, budget=Budget(seconds=max_time)
         )  # fmt: skip
+    if not counter.statuses:
+        note("there were no requests")
     if to is not None and kept:
         with opened(config) as archive:
             for name in dict.fromkeys(kept):

@@ -103,6 +103,7 @@ def test_list_and_show(one: Filesets, platform: Platform) -> None:
     code, out = command(one, "list")
     assert code == 0
     assert "3 of 3 files" in out
+    assert command(one, "ingest", "--requests", os.devnull) == (0, "archec: there were no requests\n")
 
 
 def test_what_is_selected_and_what_is_not_held_is_told(filesets: Filesets, platform: Platform) -> None:

@@ -229,6 +229,8 @@ def test_losses_that_were_accepted_await_nothing(config: Config, folder_of_tarba
     assert "1970" not in shown
     assert archec_inline(config, "retract", gathering["run"], "--reason", "wrong").code == 0
     (retraction, *_) = told(config, "runs")
+    figures = [told(config, "runs", row["run"])["report"]["data_set"] for row in (retraction, decision)]
+    assert [(one["kind"], one["time"][:4]) for one in figures] == [("tarball", "2001"), ("none", "")]
     shown = archec_inline(config, "runs", retraction["run"]).out.decode()
     assert "kind        retract" in shown
     assert "as of 2001-01-02" in shown
