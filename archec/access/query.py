@@ -22,6 +22,8 @@ Output = Literal["cdxj", "json", "text", "link"]
 
 DEFAULT_LIMIT = 100_000
 MAX_URL = 8192
+_SHORT = 1000
+"""Length up to which the keys of URLs are remembered: clients choose the URLs."""
 _MATCH_TYPES: Sequence[str] = get_args(MatchType)
 _OUTPUTS: Sequence[str] = get_args(Output)
 _MAX_FILTERS = 100
@@ -297,14 +299,20 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
     return cast(MatchType, match), bare
 
 
-@lru_cache(maxsize=4096)
 def key_of(url: str) -> str:
     """The key of a URL, with or without scheme, or of a handle. Other schemes with a host (``metadata://``) count as
     ``http``. Raises UsageError."""
+    return _remembered_key(url) if len(url) <= _SHORT else _key_of(url)
+
+
+def _key_of(url: str) -> str:
     uri = uri_of(url if is_url(url) else _ANY_SCHEME.sub("http://", url, count=1))
     if not uri.lower().startswith(_OTHER_SCHEMES):
         return urlkey(uri)
     return uri.lower() if handle_in(uri) else _other_key(uri)
+
+
+_remembered_key = lru_cache(maxsize=4096)(_key_of)
 
 
 def _other_key(uri: str) -> str:

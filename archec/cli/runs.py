@@ -14,8 +14,7 @@ from archec.archive.runs import unbegun
 from archec.cli.common import config_option, json_option, opened
 from archec.cli.runreport import INDENT, gather_table, host_outcomes, other_table
 from archec.errors import UsageError
-from archec.monitor.runs import RunView, run_named
-from archec.monitor.runs import runs as all_runs
+from archec.monitor.runs import RunView, run_named, runs_listed
 from archec.terminal.output import echo, echo_json, note, show, terminal_width
 from archec.tist import iso
 from archec.units import human_duration, human_size
@@ -53,7 +52,7 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
             view = run_named(archive, run)
             show(view.as_value(whole=True), *_details(view), as_json=as_json, indent=INDENT)
             return
-        found = islice(all_runs(archive), limit)
+        found = islice(runs_listed(archive), limit)
         failed = unbegun(archive.config)
         if as_json:
             if failed is not None:

@@ -125,15 +125,20 @@ def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
     who = holder(archive.layout)
     working = who is not None and who.is_run
     waiting: dict[tuple[Kind, int], dict[str, int]] | None = None
-    retracted = {item.run: item.retracted for item in archive.catalogue.data_sets()}
     for run in newest_first(archive.catalogue, before):
-        view = replace(_view(run), data_set_retracted=retracted.get(run.tist, ""))
+        view = _view(run)
         if newest is not None and run.tist == newest.tist and not newest.finished and run.state in UNFINISHED:
             view = replace(view, state="running") if working else _stopped(archive.layout, view)
         if view.figures.held_back:
             waiting = _waiting(archive.catalogue) if waiting is None else waiting
             view = _as_of_now(view, waiting)
         yield view
+
+
+def runs_listed(archive: Archive) -> Iterator[RunView]:
+    """All runs as :func:`runs` yields them, with what is said about their data sets."""
+    retracted = {item.run: item.retracted for item in archive.catalogue.data_sets()}
+    return (replace(view, data_set_retracted=retracted.get(view.run, "")) for view in runs(archive))
 
 
 def run_named(archive: Archive, name: str) -> RunView:
