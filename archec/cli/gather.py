@@ -40,6 +40,8 @@ from archec.gather.run import dry_run as run_dry
 from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
 from archec.progress import Meter
+from archec.store.journal_reader import journals
+from archec.store.layout import open_store
 from archec.terminal.output import note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
@@ -196,7 +198,8 @@ def _tell_due(config: Config) -> None:
     """Says which data sets a run would ingest."""
     from archec.fileset.run import due_requests  # as below
 
-    due = [url for url, _ in due_requests(config, int(time.time()))]
+    has_runs = bool(journals(open_store(config)))  # else there may be no catalogue
+    due = [url for url, _ in due_requests(config, int(time.time()))] if has_runs else []
     named = f": {', '.join(due[:_MOST_NAMED])}{' ...' if len(due) > _MOST_NAMED else ''}" if due else ""
     note(f"{counted(len(due), 'data set')} due{named}")
 
