@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from anyio import to_thread
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
@@ -19,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from archec.access.api import Api
 from archec.access.collection import Collection
 from archec.access.errors import Refused
-from archec.access.exchange import Exchange, answer, message
+from archec.access.exchange import Exchange, answer, client_of, message
 from archec.access.gate import Gate
 from archec.access.memento import Lost
 from archec.access.remote import Web
@@ -49,6 +50,7 @@ class AccessCapability:
         self._config, self._collections, self._gate, self._web = config, collections, gate, web
         self._api = Api(config, collections, lost)
         self._answers: Counter[tuple[str, str]] = Counter()
+        self._logged: frozenset[tuple[str, str]] = frozenset()
 
     def routes(self) -> Sequence[BaseRoute]:
         """One route, for every path that no other capability serves."""
@@ -73,16 +75,33 @@ class AccessCapability:
             for step in collection.steps:
                 for source in step.local:
                     await to_thread.run_sync(source.prepare, abandon_on_cancel=True)
-                    for fault in source.faults():
-                        _log.warning("collection %s: %s", collection.name, fault)
+                    self._index_faults()
 
-    def healthy(self) -> str:
-        """The faults of the gate, of the audit log and of indexes; "" if there are none."""
-        faults = [self._gate.fault, self._gate.audit.fault]
-        faults += [
-            f"{one.name}: {fault}" for one in self._collections.values() for s in one.sources for fault in s.faults()
-        ]
-        return "; ".join(filter(None, faults))
+    def healthy(self, request: Request) -> str:
+        """The faults of the gate, of the audit log and of indexes; "" if there are none. Names and paths are only for
+        viewers who may see the metadata of the collection."""
+        try:
+            viewer = self._gate.enter(request.headers.get("authorization", ""), client_of(request.scope))
+        except ArchecError:
+            viewer = None
+        found = {
+            "the access rules or tokens cannot be read: see the log": self._gate.fault,
+            "the audit log cannot be written: see the log": self._gate.audit.fault,
+        }
+        told = [text for text, fault in found.items() if fault]
+        for name, fault in self._index_faults():
+            may_know = viewer is not None and viewer.has_metadata and viewer.opens(name)
+            told.append(f"{name}: {fault}" if may_know else "an index cannot be used: see the log")
+        return "; ".join(dict.fromkeys(told))
+
+    def _index_faults(self) -> list[tuple[str, str]]:
+        """The current faults of indexes, with the name of the collection. New ones are logged."""
+        found = [(one.name, fault) for one in self._collections.values() for s in one.sources for fault in s.faults()]
+        for name, fault in found:
+            if (name, fault) not in self._logged:
+                _log.warning("collection %s: %s", name, fault)
+        self._logged = frozenset(found)
+        return found
 
     def metrics(self) -> Iterable[Metric]:
         """Responses by kind and status. No collection is named: whoever reads the metrics may not be allowed to know

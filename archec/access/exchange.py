@@ -27,6 +27,12 @@ _IN_URIS = "!#$%&'()*+,/:;=?@[]~"
 _NOT_IN_URIS = re.compile("[^!#-;=?-Z\\[\\]_a-z~]")
 
 
+def client_of(scope: Scope) -> str:
+    """The address of the client of a request, or ""."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
 class Exchange:
     """A request. Its body is kept until :meth:`close`."""
 
@@ -47,8 +53,7 @@ class Exchange:
     @property
     def address(self) -> str:
         """The client's address."""
-        client = self.scope.get("client")
-        return str(client[0]) if client else ""
+        return client_of(self.scope)
 
     @property
     def query_string(self) -> str:
@@ -99,9 +104,7 @@ def first_part(path: str) -> tuple[str, str]:
     return unquote(first), rest
 
 
-def answer(
-    status: int, body: bytes | str, media_type: str, headers: Iterable[tuple[str, str]] = ()
-) -> Response:
+def answer(status: int, body: bytes | str, media_type: str, headers: Iterable[tuple[str, str]] = ()) -> Response:
     """Returns a response with a small body."""
     response = Response(body, status)
     for name, value in (("Content-Type", media_type), *headers):

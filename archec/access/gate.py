@@ -49,7 +49,7 @@ class Gate:
         self._buckets: dict[str, tuple[float, float]] = {}
         self._transfers: dict[asyncio.Task[object], Token] = {}
         self.audit = AuditLog(config.path(config.access.audit) if config.access.audit else None)
-        self.fault = ""
+        self.fault = self._audit_fault = ""
 
     def check(self) -> None:
         """Raises ConfigError if the token file cannot be used."""
@@ -100,6 +100,9 @@ class Gate:
         """Checks rules and running transfers once. An unreadable configuration leaves the rules unchanged and sets
         ``fault``."""
         self.audit.look()
+        if self.audit.fault not in ("", self._audit_fault):
+            _log.error("%s", self.audit.fault)
+        self._audit_fault = self.audit.fault
         try:
             stamp = _stamp_of(self._config)
             if stamp != self._stamp:

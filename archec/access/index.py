@@ -145,9 +145,14 @@ def _links(rows: Iterator[Row]) -> Iterator[bytes]:
 
 
 def list_sources(collection: Collection) -> Response:
-    """Returns the names and types of a collection's sources, and the names of those skipped because they keep
-    failing."""
-    value: dict[str, object] = {"sources": {source.name: source.type for source in collection.sources}}
+    """Returns the names and types of a collection's sources, and the names of those skipped because they keep failing.
+    Several sources of one name, as the steps of a sequence may have, have a list of types."""
+    types: dict[str, list[str]] = {}
+    for source in collection.sources:
+        types.setdefault(source.name, []).append(source.type)
+    value: dict[str, object] = {
+        "sources": {name: found if len(found) > 1 else found[0] for name, found in types.items()}
+    }
     out = [source.name for source in collection.sources if source.is_out]
     if out:
         value["left_out"] = out

@@ -62,7 +62,7 @@ class Viewer(Struct, frozen=True):
             about = (row.url, row.text("mime"))
             if by_time or about != judged:  # else it is that of the row before
                 decision, judged = self.decide(row), about
-            if self.level(decision) < Level.METADATA and not (decision.withdrawn and self._sees_withdrawn):
+            if self.level(decision) < Level.METADATA and not (decision.withdrawn and self.has_metadata):
                 continue
             if decision.withdrawn:
                 row = row.with_fields(access="withdrawn", **({"reason": decision.reason} if decision.reason else {}))
@@ -71,7 +71,8 @@ class Viewer(Struct, frozen=True):
             self.decide(NO_ROW)
 
     @property
-    def _sees_withdrawn(self) -> bool:
+    def has_metadata(self) -> bool:
+        """Whether rows are visible to this viewer unless a rule hides them."""
         return self.allows("metadata") or self.rules.by_default >= Level.METADATA
 
     def check_content(self, row: Row) -> None:

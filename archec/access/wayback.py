@@ -58,6 +58,17 @@ class Wanted:
     last_skip: bool
     gzip: bool
 
+    @property
+    def counters(self) -> list[str]:
+        """The names of the requested counters, in the order in which they are counted."""
+        given = (("dupecount", self.dupes), ("endtimestamp", self.last_skip), ("skipcount", self.skips))
+        return [name for name, is_on in given if is_on]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all values of a row. Counters among ``fields`` have their place there, others are the last."""
+        return [*self.fields, *(name for name in self.counters if name not in self.fields)]
+
 
 def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wanted]:
     """Validates the parameters. Raises UsageError."""
@@ -146,12 +157,10 @@ def _encoded(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
     selection = _Selection(rows, wanted)
     parts: list[bytes] = []
     size = 0
-    counters = (("dupecount", wanted.dupes), ("endtimestamp", wanted.last_skip), ("skipcount", wanted.skips))
-    names = [*wanted.fields, *(name for name, is_on in counters if is_on)]
     for number, values in enumerate(selection):
         if wanted.as_json:
             if not number:
-                parts.append(b"[" + orjson.dumps(names))
+                parts.append(b"[" + orjson.dumps(wanted.columns))
             parts.append(b",\n" + orjson.dumps(values))
         else:
             line = " ".join("%20".join(value.split()) or "-" for value in values)
@@ -191,7 +200,8 @@ class _Selection:
                 return
             same = same + 1 if row.line == last else 1
             self.any, last = True, row.line
-            yield [_value(row, name) for name in wanted.fields] + more
+            counted = dict(zip(wanted.counters, more, strict=True))
+            yield [counted[name] if name in counted else _value(row, name) for name in wanted.columns]
 
     def _collapsed(self) -> Iterator[tuple[Row, list[str]]]:
         """Yields the first of adjacent rows that collapse, with the requested counters. A row is yielded once the next

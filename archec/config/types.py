@@ -44,17 +44,23 @@ def _without_slash(value: Any) -> Any:
 
 
 def _networks(value: Any) -> Any:
-    """Networks as text, with the host bits cleared."""
+    """Checks networks. One with host bits is refused: it may be meant to be that address alone, or its network."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         return value
     try:
-        return [str(ipaddress.ip_network(item, strict=False)) for item in value]
+        whole = [ipaddress.ip_network(item, strict=False) for item in value]
     except ValueError as error:
         raise ValueError(f"must be a list of networks such as [10.1.0.0/16]: {error}") from error
+    for item, network in zip(value, whole, strict=True):
+        address = ipaddress.ip_interface(item).ip
+        if address != network.network_address:
+            alone = ipaddress.ip_network(address)
+            raise ValueError(f"{item} is not a network: write {network}, or {alone} for that address alone")
+    return [str(network) for network in whole]
 
 
 def _denials(value: Any) -> Any:
-    """Groups with lists of hosts, urls and networks; hosts in lower case, networks with the host bits cleared."""
+    """Groups with lists of hosts, urls and networks; hosts in lower case."""
     if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
         return value
     readers: dict[str, Callable[[Any], Any]] = {"hosts": _lower, "urls": _listed, "networks": _listed_networks}
@@ -91,7 +97,7 @@ def _off(value: Any) -> float:
 
 
 def _rules(value: Any) -> Any:
-    """Checks the groups of rules and converts them: clears the host bits of networks, completes series."""
+    """Checks the groups of rules and converts them: completes series."""
     if not isinstance(value, list) or not all(isinstance(rule, dict) for rule in value):
         return value
     made = []
@@ -264,9 +270,7 @@ Tree = Literal["archive", "RePEc", "type", "dom", "mim", "col"]
 Texts = Annotated[tuple[str, ...], _must_be("text or a list of texts", read=_listed)]
 Emails = Annotated[tuple[Email, ...], _must_be("a list of email addresses", read=_listed)]
 Networks = Annotated[tuple[str, ...], _must_be("a list of networks such as [10.1.0.0/16]", read=_networks)]
-Trees = Annotated[
-    tuple[Tree, ...], _must_be("a list of some of archive, RePEc, type, dom, mim, col", read=_listed)
-]
+Trees = Annotated[tuple[Tree, ...], _must_be("a list of some of archive, RePEc, type, dom, mim, col", read=_listed)]
 Formats = Annotated[
     tuple[FormatConfig, ...],
     _must_be(f"a list of names, or of groups with {', '.join(FormatConfig.__struct_fields__)}", read=_formats),

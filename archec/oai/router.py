@@ -159,7 +159,7 @@ class OaiCapability:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
 
-    def healthy(self) -> str:
+    def healthy(self, request: Request) -> str:
         """The fault of the index, or that it cannot be harvested yet; empty if it can."""
         return self._fault or ("" if self._ready else "the index is being built")
 

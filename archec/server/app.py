@@ -33,8 +33,8 @@ class Capability(Protocol):
         """Entered when the server starts, and left when all requests are complete."""
         ...
 
-    def healthy(self) -> str:
-        """Returns "" if it works, otherwise the fault. Must not block."""
+    def healthy(self, request: Request) -> str:
+        """Returns "" if it works, otherwise the fault, as far as whoever asks may know it. Must not block."""
         ...
 
     def metrics(self) -> Iterable[Metric]:
@@ -49,7 +49,7 @@ def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
     registry.register(_Collected(capabilities))
 
     async def healthz(request: Request) -> Response:
-        faults = {one.name: fault for one in capabilities if (fault := one.healthy())}
+        faults = {one.name: fault for one in capabilities if (fault := one.healthy(request))}
         value = {"status": "degraded" if faults else "ok", "version": __version__, "faults": faults}
         return JSONResponse(value, 503 if faults else 200, {"Cache-Control": "no-store"})
 
@@ -124,7 +124,7 @@ class AbsentCapability:
         """Does nothing."""
         yield
 
-    def healthy(self) -> str:
+    def healthy(self, request: Request) -> str:
         """Always healthy: the server runs without it on purpose."""
         return ""
 

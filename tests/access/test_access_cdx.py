@@ -91,6 +91,8 @@ def test_parameters_of_the_dialect(get: httpx.Client) -> None:
     assert stamps("collapse=digest") == [S[0], S[3]]
     assert stamps("from=2015&to=2015") == [S[2]]
     assert [row[7] for row in lines(get, "showDupeCount=true")] == ["0", "1", "2", "0"]
+    named = "fl=dupecount,timestamp&showDupeCount=true&showSkipCount=true&limit=2"
+    assert lines(get, named) == [["0", S[0], "0"], ["1", S[1], "0"]]
     assert [row[7:] for row in lines(get, "collapse=digest&showSkipCount=true&lastSkipTimestamp=true")] == [
         [S[2], "2"], [S[3], "0"],
     ]  # fmt: skip

@@ -213,7 +213,7 @@ def test_what_is_refused_of_access(text: str, told: str) -> None:
 def test_access_as_written() -> None:
     config = parse(
         "access: {live: on, cache: 5m, open: metadata,"
-        " rules: [{archive: RePEc:aaa, series: ssssss, networks: 10.0.0.1/8, rights: open, until: 2027-01-01}]}",
+        " rules: [{archive: RePEc:aaa, series: ssssss, networks: 10.0.0.0/8, rights: open, until: 2027-01-01}]}",
         Path("config.yaml"),
     )
     assert config.access.live

@@ -167,6 +167,9 @@ def test_an_unsorted_file_alone_is_left_out_and_named_with_its_line(get: httpx.C
     health = get.get("/healthz")
     assert health.status_code == 503
     assert "bad.cdxj:2" in health.text
+    with client(str(get.base_url), "") as anybody:
+        faults = anybody.get("/healthz").json()["faults"]
+    assert faults == {"access": "an index cannot be used: see the log"}
 
 
 def test_a_missing_folder_is_an_empty_source(get: httpx.Client) -> None:
@@ -188,6 +191,7 @@ def test_groups_and_sequences(get: httpx.Client) -> None:
     assert len(found(get, "url=cdx.org", "fall")) == 2
     sources = get.get("/both/list_sources").json()
     assert sources == {"sources": {"one": "file", "two": "file"}}
+    assert get.get("/fall/list_sources").json() == {"sources": {"fall": ["file", "file", "file"]}}
     assert get.get("/both").json() == {"modes": ["list_sources", "index", "resource"]}
 
 

@@ -64,7 +64,7 @@ class Sample:
         yield
         self.events.append("stop")
 
-    def healthy(self) -> str:
+    def healthy(self, request: Request) -> str:
         return self.fault
 
     def metrics(self) -> Iterable[Metric]:
