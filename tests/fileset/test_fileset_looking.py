@@ -135,7 +135,7 @@ def test_what_is_selected_and_what_is_not_held_is_told(filesets: Filesets, platf
     assert command(filesets, "changes", url)[1].endswith("Z  lost\n")
 
 
-def test_verify_finds_what_was_altered(one: Filesets, tmp_path: Path) -> None:
+def test_verify_finds_what_was_altered(one: Filesets, platform: Platform, tmp_path: Path) -> None:
     assert command(one, "verify", "10.5281/zenodo.7")[0] == 0
     data = bytes_of("data/p q.csv", 1000)
     (path,) = [path for path in Path(one.config.store_path).rglob("*") if path.is_file() and path.read_bytes() == data]
@@ -154,8 +154,15 @@ def test_verify_finds_what_was_altered(one: Filesets, tmp_path: Path) -> None:
     assert command(one, "verify", "10.5281/zenodo.7")[0] == 0, "what was received took the place of the damaged bytes"
     assert path.read_bytes() == damaged, "and left them where they are"
     assert archec_inline(one.config, "get", "doi:10.5281/zenodo.7!/data/p q.csv").out == data
-    found, summary = json_of(archec_inline(one.config, "verify", "--json"))
-    assert (found["finding"], summary["wrong"]) == ("corrupt", 1)
+    (path,) = [path for path in Path(one.config.store_path).rglob("*") if path.is_file() and path.read_bytes() == data]
+    path.chmod(0o644)
+    path.write_bytes(damaged)
+    platform.bodies["/data"] = b'<link rel="item" href="/api/records/7/files/data/p%20q.csv/content">'
+    assert one.ingest(f"{platform.url}/data")[0].status == "success-file", "another data set with the same file"
+    for name in (f"{platform.url}/data", "10.5281/zenodo.7"):
+        assert command(one, "verify", name)[0] == 0
+    found, _, summary = json_of(archec_inline(one.config, "verify", "--json"))
+    assert (found["finding"], summary["wrong"]) == ("corrupt", 2)
     before = one.dump()
     assert archec_inline(one.config, "rebuild").code == 0
     assert one.dump() == before
