@@ -122,13 +122,14 @@ def gather(
     the next run, or --resume, continues. Within a budget (--max-files, --max-bytes, --max-time) files that were
     never tried come first, then the longest overdue.
 
-    Several data sets (-f A -f B, or -f A B ..., a directory stands for the tarballs in it) are replayed oldest first,
-    each in its own run; files are fetched once, in the last run. One that is damaged, retracted or no tarball does
-    not stop the others: where it is the last, the one before it is replayed again to fetch files. --resume goes on
-    where such a command stopped.
+    Several data sets (-f A -f B, or -f A B ...) are replayed oldest first, each
+    in its own run; a directory stands for the tarballs in it. Files are fetched
+    once, in the last run. A data set that is damaged, retracted or not a tarball
+    does not stop the others; if it is the last one, the data set before it is
+    replayed again to fetch files. --resume continues such a command.
 
-    Without --as-of the date of a data set is the one in its name; else a tarball has that of its newest member, and a
-    directory is of now.
+    Without --as-of, a data set has the date in its name; without one, a tarball
+    has the date of its newest member, and a directory the present time.
 
     Example: archec gather --max-time 6h
     """
