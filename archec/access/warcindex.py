@@ -129,7 +129,7 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
         raise _Damaged(framing.damage)
     if framing.altered:
         count, first = len(framing.altered), min(framing.altered)
-        raise _Damaged(f"has {counted(count, 'record')} whose digest is wrong, the first at {first}; not indexed")
+        raise _Damaged(f"has {counted(count, 'record')} of wrong digest or length, the first at {first}; not indexed")
 
 
 def _whole(members: Any, framing: Framing, name: str) -> Iterator[bytes]:

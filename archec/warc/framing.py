@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 _CHUNK = 1 << 16
 _MAX_LINE = 1 << 16
 _MAX_HEADER = 1 << 20
+_WARC = b"WARC/"
 _GZIP = b"\x1f\x8b"
-_VERSION = re.compile(rb"WARC/[0-9]\.[0-9]{1,2}[ \t]*\r?\n")
+_VERSION = re.compile(rb"WARC/[0-9]\.[0-9]{1,2}[ \t]*\r*\n")
 _FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*:|[ \t]")
 _ARC_HEADER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*:[^\0-\x1f]* ([0-9]{1,15})\r?\n")
 _CONTROL = bytes([*range(9), 11, 12, *range(14, 32), 127])
@@ -69,9 +70,16 @@ def _read_plain(file: io.BufferedReader[Any]) -> bool:
     newlines = _read_newlines(file)
     if newlines < needed and not file.peek(1):
         raise _Damaged("is truncated after the record", has_contents=True)
-    if not newlines and not matches:
+    if newlines:
+        return matches
+    # The stated length is too small. If it is so by a line at most, this record alone is lost.
+    file.readline(_MAX_LINE)
+    _read_newlines(file)
+    after = file.tell()
+    if file.read(len(_WARC)) != _WARC:
         raise _Damaged("has an invalid length in the record")
-    return matches
+    file.seek(after)
+    return False
 
 
 def _read_member(file: io.BufferedReader[Any]) -> bool:
@@ -106,7 +114,8 @@ class _Member(io.RawIOBase):
         while not self._inflater.eof:
             given = self._file.peek(1)
             data = self._inflater.decompress(given, len(buffer))
-            self._file.read(len(given) - len(self._inflater.unconsumed_tail) - len(self._inflater.unused_data))
+            left = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+            self._file.read(len(given) - len(left))
             if data:
                 buffer[: len(data)] = data
                 return len(data)
@@ -147,7 +156,7 @@ def _read_header(file: io.BufferedReader[Any]) -> tuple[int, str]:
     """Reads the fields of a WARC record. Returns the length of its contents and their digest, or ""."""
     fields: dict[bytes, bytes] = {}
     size = 0
-    while (line := file.readline(_MAX_LINE)) not in (b"\r\n", b"\n"):
+    while (line := file.readline(_MAX_LINE)).lstrip(b"\r") != b"\n":
         size += len(line)
         if not line.endswith(b"\n") and len(line) < _MAX_LINE:
             raise _Damaged("is truncated in the record")

@@ -7,6 +7,7 @@ import io
 import json
 import zlib
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -63,6 +64,29 @@ def test_every_cut_is_noticed_and_leaves_what_is_before_it(crawl: Crawled) -> No
         assert bool(found.damage) == (cut not in crawl.starts), cut
         last = max(number for number, start in enumerate(crawl.starts) if start <= cut)
         assert found.end == (cut if crawl.ends[last] <= cut else crawl.starts[last]), cut
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_records_larger_than_a_buffer_are_whole(tmp_path: Path, *, packed: bool) -> None:
+    crawl = Crawl(tmp_path / "a.warc", gzip=packed)
+    chance = Random(7)
+    for number, size in enumerate((0, 1, 65_535, 65_536, 65_537, 300_000, 8192 * 3, 1_000_003)):
+        crawl.response(f"http://a.org/{number}", S, chance.randbytes(size // 50) * 50)
+        crawl.response(f"http://a.org/r{number}", S, chance.randbytes(size))
+    rows = crawl.close()
+    data = (tmp_path / "a.warc").read_bytes()
+    assert (framing(data), len(rows)) == (Framing(len(data), "", frozenset()), 16)
+
+
+def test_line_ends_are_free_and_a_wrong_length_costs_its_record_alone(tmp_path: Path) -> None:
+    data, starts, _ = crawled(tmp_path / "a.warc", packed=False)
+    head, blank, rest = data.partition(b"\r\n\r\n")
+    odd = (head + blank).replace(b"\r\n", b"\r\r\n") + rest
+    assert framing(odd) == Framing(len(odd), "", frozenset())
+    length = data.index(b"Content-Length: ", starts[1]) + 16
+    digits = data[length : data.index(b"\r", length)]
+    short = data[:length] + b"%d" % (int(digits) - 3) + data[length + len(digits) :]
+    assert framing(short) == Framing(len(short), "", frozenset({starts[1]}))
 
 
 @settings(max_examples=200)
