@@ -60,8 +60,8 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
     newer = newer_of(file)
     with (
         _locked(file.parent),
-        SortedLines(file.parent) as given,
-        SortedLines(file.parent) as fresh,
+        SortedLines(file.parent, in_memory=4 * _IN_MEMORY) as given,
+        SortedLines(file.parent, in_memory=_IN_MEMORY) as fresh,
         ExitStack() as stack,
     ):
         for line in lines:

@@ -413,7 +413,9 @@ def test_sql_is_taken_by_the_databases_own_programs(
             with postgresql(where) as psql:
                 for _ in range(2):
                     psql(script)
-                row = psql(asked + ";").rstrip("\n").split("|", 4)
+                gone = psql(f"{asked} WHERE platform_id = '99';")
+                row = psql(f"{asked} WHERE platform_id = '7';").rstrip("\n").split("|", 4)
+            assert gone == f"{platform.url}/records/99|f|99||\n"
             assert row[:4] == [url, "f", "7", "2"]
             assert [file["path"] for file in json.loads(row[4])] == ["p.csv", clean(hostile).replace("\0", "\ufffd")]
     finally:
