@@ -173,9 +173,10 @@ def gather(
             code = _each(run, chosen, options, meter)
         else:
             code = run(replace(options, file=chosen[0].path if chosen else None), meter)
-        if (filesets or config.fileset.gather) and dry_run and not no_fetch:
+        ingests = (filesets or config.fileset.gather) and not no_fetch
+        if ingests and dry_run:
             _tell_due(config)
-        elif (filesets or config.fileset.gather) and not (no_fetch or code is Exit.BUDGET):
+        elif ingests and code is not Exit.BUDGET:
             code = gravest([code, _ingest_due(run, code, meter, wait, _left(budget, line.report, started))])
     if codes := sorted(code for code in options.accept - {"all"} if code.isalnum()):
         with opened(config_file) as archive:

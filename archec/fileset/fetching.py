@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile, Obi
+from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.fileset.checksums import Checksums, mismatch, read_whole
 from archec.fileset.context import Work
@@ -109,7 +110,8 @@ async def fetch_one(
     item, tist = file_item(known, obi, body, work.run)
     if known is not None and item.placement is None:
         place = known.bytes_at(tist), obi
-        if await asyncio.get_running_loop().run_in_executor(None, _is_intact, work, place, body.sha256):
+        there = await asyncio.get_running_loop().run_in_executor(None, _read_held, work, place)
+        if there is not None and there[0].sha256 == body.sha256:
             work.commits.discard(outcome.temp)
         else:
             _log.warning("%s: the held copy of %d is damaged; the file is stored again", obi[:300], place[0])
@@ -119,13 +121,13 @@ async def fetch_one(
     return _whole_file(file, outcome.sums, body, tist, Status.SUCCESS)
 
 
-def _is_intact(work: Work, place: tuple[int, str], sha256: str) -> bool:
-    """Whether the bytes held at ``place`` can be read and have this checksum."""
+def _read_held(work: Work, place: tuple[int, str]) -> tuple[Digests, bytes] | None:
+    """Returns the checksums and the first bytes of what is held at ``place``, or None if it cannot be read."""
     try:
         with open_obi(work.archive.layout, *place) as stream:
-            return read_whole(stream)[0].sha256 == sha256
+            return read_whole(stream)
     except (NotHeld, CorruptArchive, StorageFailed, OSError):
-        return False
+        return None
 
 
 def _body(fetched: Fetched, url: str) -> Body:
@@ -159,11 +161,10 @@ def _held(
     work: Work, file: FilesetManifestFile, obi: str, known: Obi | None, place: tuple[int, str]
 ) -> tuple[Body, Checksums] | None:
     """Reads the bytes held at ``place`` again. Returns None unless they can be read and match the manifest."""
-    try:
-        with open_obi(work.archive.layout, *place) as stream:
-            digests, head = read_whole(stream)
-    except (NotHeld, CorruptArchive, StorageFailed, OSError):
+    there = _read_held(work, place)
+    if there is None:
         return None
+    digests, head = there
     sums = Checksums.of(digests)
     if mismatch(file, digests.size, sums) is not None:
         return None
