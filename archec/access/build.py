@@ -63,15 +63,16 @@ class Builder:
         local: list[LocalSource] = []
         remote: list[AskedSource] = []
         loaders: list[Loader] = []
+        cache = self._config.access.cache
         for source in step.sources:
             if source.type in ("file", "zipnum"):
                 local.append(FileSource(source.name, source.type, self._config.path(source.path)))
             elif source.type == "archec":
                 local.append(self._archec(source, loaders))
             elif source.type == "cdx":
-                remote.append(CdxSource(source, self.web, step.timeout, self._config.access.cache))
+                remote.append(CdxSource(source, self.web, step.timeout, cache, grouped=step.grouped))
             elif source.type == "memento":
-                remote.append(MementoSource(source, self.web, step.timeout, self._config.access.cache))
+                remote.append(MementoSource(source, self.web, step.timeout, cache, grouped=step.grouped))
             elif source.type == "live":
                 remote.append(LiveSource(source.name, self._config.access.live))
             elif source.type == "redis":

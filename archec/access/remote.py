@@ -14,6 +14,7 @@ from anyio import to_thread
 
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.posts import Body
+from archec.access.query import joined
 from archec.access.record import unpacked
 from archec.web.door import EXPECTED, Response, Sender, fault_of, located, named
 
@@ -24,6 +25,7 @@ MAX_ANSWER = 4 << 30
 """Maximum size in bytes of the response of an index, and of a body of unknown length."""
 _MIN_RATE = 100_000
 """Number of bytes that extend the deadline of a response by one second."""
+_MAX_HOPS = 5
 _AGAIN = 0.1
 """Seconds after which a task that ignored its cancellation is cancelled again."""
 _NAME = re.compile(r"\{([^{}]+)\}")
@@ -108,9 +110,37 @@ class Deadline:
             raise SourceFailed(f"no answer within {self._seconds:g} s")
 
 
-class Fetched(NamedTuple):
-    """The response of an index: status, headers, and the body in a file, positioned at its start."""
+async def followed(
+    web: Web,
+    method: str,
+    url: str,
+    own: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    is_final: Callable[[Response], bool] = lambda response: False,
+) -> tuple[Response, str]:
+    """Returns the response for a URL after redirects, and the URL that it is from. Redirects of a response that
+    ``is_final`` are not followed. Only the origin of ``own`` is trusted, and receives its user and password. Raises
+    LoadFailed."""
+    for _ in range(_MAX_HOPS):
+        trusted = bool(own) and same_origin(url, own)
+        target = authorized(url, own) if trusted else url
+        response = await web.send(method, target, trusted=trusted, headers=headers)
+        location = response.headers.get("location", "")
+        if is_final(response) or not (300 <= response.status_code < 400 and location):
+            return response, url
+        await response.aclose()
+        url = joined(url, location)
+        if not url:
+            raise LoadFailed("it redirects to an invalid URL")
+    raise LoadFailed("too many redirects")
 
+
+class Fetched(NamedTuple):
+    """The response of an index: the URL that it is from, status, headers, and the body in a file, positioned at its
+    start."""
+
+    url: str
     status: int
     headers: Mapping[str, str]
     body: IO[bytes]
@@ -123,19 +153,26 @@ class Fetched(NamedTuple):
 
 
 async def fetch(
-    web: Web, method: str, url: str, seconds: float, headers: Mapping[str, str] | None = None
+    web: Web,
+    method: str,
+    url: str,
+    own: str,
+    seconds: float,
+    *,
+    headers: Mapping[str, str] | None = None,
+    is_final: Callable[[Response], bool] = lambda response: False,
 ) -> Fetched:
-    """Fetches the complete response of a server that the operator has configured. Raises SourceFailed."""
+    """Fetches a complete response. See :func:`followed`. Raises SourceFailed."""
     body = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by its reader
     try:
         with Deadline(seconds) as deadline:
-            response = await web.send(method, url, trusted=True, headers=headers)
+            response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
             try:
                 await spooled(_plain(response, deadline), body, MAX_ANSWER)
             finally:
                 await response.aclose()
         body.seek(0)
-        return Fetched(response.status_code, response.headers, body)
+        return Fetched(final, response.status_code, response.headers, body)
     except LoadFailed as error:
         body.close()
         raise SourceFailed(error.message) from error
@@ -145,13 +182,13 @@ async def fetch(
 
 
 async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int) -> int:
-    """Writes a stream to a file and returns its size. Raises LoadFailed if it is larger than ``limit`` bytes or the
-    disk is full."""
+    """Writes a stream to a file and returns its size. Raises SourceFailed if it is larger than ``limit`` bytes, and
+    LoadFailed if the disk is full."""
     size = 0
     async for piece in pieces:
         size += len(piece)
         if size > limit:
-            raise LoadFailed(f"its answer is larger than {limit} bytes")
+            raise SourceFailed(f"its answer is larger than {limit} bytes")
         try:
             await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
         except OSError as error:

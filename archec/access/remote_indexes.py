@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import chain, islice
 from urllib.parse import quote
 
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Arguments, Filter, Query, joined, key_of, uri_of
-from archec.access.remote import Cache, Fetched, Health, NotAsked, Web, authorized, fetch, filled, same_origin
+from archec.access.remote import Cache, Deadline, Fetched, Health, NotAsked, Web, fetch, filled, same_origin
 from archec.access.rows import Origin, Row, any_row, made_line
 from archec.access.sources import AskedSource, Errors
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
 from archec.ids import without_userinfo
+from archec.web.door import Response
 
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
 _ATTRIBUTE = re.compile(r';\s*([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
@@ -25,12 +27,13 @@ _IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
 
 
 class RemoteSource(AskedSource):
-    """Base class of sources on other servers."""
+    """Base class of sources on other servers. ``seconds`` is the timeout: for the complete answer if the source is
+    ``grouped`` with others, else it is extended by the data that arrive."""
 
-    def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float) -> None:
+    def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float, *, grouped: bool) -> None:
         super().__init__(config.name)
         self.type = str(config.type)
-        self._config, self._web, self._seconds = config, web, seconds
+        self._config, self._web, self._seconds, self._grouped = config, web, seconds, grouped
         self._replay_url = without_userinfo(config.replay_url)
         self._cache, self.health = Cache(cache), Health()
 
@@ -38,7 +41,8 @@ class RemoteSource(AskedSource):
         """See :class:`archec.access.sources.AskedSource`."""
         try:
             self.health.check()
-            rows = await self._rows(query)
+            with Deadline(self._seconds) if self._grouped else nullcontext():
+                rows = await self._rows(query)
         except SourceFailed as error:
             if not isinstance(error, NotAsked):
                 self.health.failed()
@@ -81,8 +85,8 @@ class RemoteSource(AskedSource):
 class CdxSource(RemoteSource):
     """A CDX server with the dialect of pywb or of the Internet Archive."""
 
-    def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float) -> None:
-        super().__init__(config, web, seconds, cache)
+    def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float, *, grouped: bool) -> None:
+        super().__init__(config, web, seconds, cache, grouped=grouped)
         path, _, query = config.api_url.partition("?")
         self._is_ia = path.rstrip("/").endswith("/cdx/search/cdx")
         self._stated = {part.partition("=")[0] for part in query.split("&")}
@@ -92,7 +96,7 @@ class CdxSource(RemoteSource):
         url = self.url_of(query, named)
 
         async def ask() -> list[Row] | Iterator[Row]:
-            answer = await fetch(self._web, "GET", url, self._seconds)
+            answer = await fetch(self._web, "GET", url, url, self._seconds)
             if answer.status == 404:
                 answer.body.close()
                 return []
@@ -170,7 +174,7 @@ class MementoSource(RemoteSource):
     async def _by_timegate(self, query: Query) -> Iterator[Row]:
         url = filled(self._config.timegate_url, {"url": uri_of(query.url), "timestamp": query.closest})
         headers = {"Accept-Datetime": http_date(query.closest)}
-        answer = await fetch(self._web, "HEAD", url, self._seconds, headers)
+        answer = await fetch(self._web, "HEAD", url, url, self._seconds, headers=headers, is_final=_is_timegate)
         answer.body.close()
         if answer.status == 404:
             return iter(())
@@ -189,7 +193,7 @@ class MementoSource(RemoteSource):
         found: list[Iterator[Row]] = []
         while pages and len(seen) <= _MAX_PAGES:
             page = pages.pop(0)
-            answer = await fetch(self._web, "GET", authorized(page, first), self._seconds)
+            answer = await fetch(self._web, "GET", page, first, self._seconds)
             if answer.status == 404:
                 answer.body.close()
                 break
@@ -200,8 +204,8 @@ class MementoSource(RemoteSource):
                 text = answer.body.read(64 << 20).decode("utf-8", "replace")
             found.append(iter(list(self._mementos(text, query))))
             for uri, attributes in parse_links(text):
-                further = joined(page, uri)
-                is_page = "timemap" in attributes.get("rel", "").split() and same_origin(further, first)
+                further = joined(answer.url, uri)
+                is_page = "timemap" in attributes.get("rel", "").split() and same_origin(further, answer.url)
                 if is_page and further not in seen:
                     seen.add(further)
                     pages.append(further)
@@ -259,6 +263,10 @@ def parse_links(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
     for match in _LINK.finditer(text):
         pairs = ((one[1].lower(), one[2] if one[2] is not None else one[3]) for one in _ATTRIBUTE.finditer(match[2]))
         yield match[1], dict(pairs)
+
+
+def _is_timegate(response: Response) -> bool:
+    return "original" in response.headers.get("link", "")
 
 
 def _in_order(rows: Iterator[Row], query: Query) -> list[Row] | Iterator[Row]:

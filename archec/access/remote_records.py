@@ -12,16 +12,14 @@ from typing import TypeVar
 
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
-from archec.access.query import joined
 from archec.access.record import Record, exactly, one_piece, read_file, read_record
-from archec.access.remote import MAX_ANSWER, Deadline, Health, Web, arriving, authorized, same_origin, spooled
+from archec.access.remote import MAX_ANSWER, Deadline, Health, Web, arriving, followed, spooled
 from archec.access.rows import Row
 from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
 from archec.web.door import Response
 
 T = TypeVar("T")
-_MAX_HOPS = 5
 _BEGINNING = 1 << 17
 """Bytes of a body that must arrive within the timeout."""
 _IN_MEMORY = 1 << 20
@@ -42,16 +40,14 @@ class ReplayLoader:
     async def load(self, row: Row, asked: Asked) -> Record | None:
         """See :class:`archec.access.loading.Loader`. Raises Refused for a method that is not allowed."""
         url = row.text("load_url")
-        is_live = row.origin.type == "live"
         if not url or row.origin.type not in ("live", "cdx", "memento"):
             return None
-        if is_live and asked.method not in self._methods:
+        if row.origin.type == "live" and asked.method not in self._methods:
             raise Refused(405, f"{asked.method} is not allowed on the live web", (("Allow", ", ".join(self._methods)),))
         stack = AsyncExitStack()
         try:
             with Deadline(self._seconds):
-                what = asked if is_live else Asked()
-                response, final = await self._answered(stack, row, url, what, follow=not is_live)
+                response, final = await self._answered(stack, row, url, asked)
             return await self._record(stack, row, response, final)
         except SourceFailed as error:
             await stack.aclose()
@@ -60,28 +56,19 @@ class ReplayLoader:
             await stack.aclose()
             raise
 
-    async def _answered(
-        self, stack: AsyncExitStack, row: Row, url: str, asked: Asked, *, follow: bool
-    ) -> tuple[Response, str]:
-        """The response for a capture and its URL. Follows redirects that are not part of the capture."""
-        own = self._origins.get(row.origin.coll, "")
-        headers = {name: value for name, value in asked.headers if name.lower() not in _OF_CONNECTION}
-        for _ in range(_MAX_HOPS):
-            trusted = follow and bool(own) and same_origin(url, own)
-            target = authorized(url, own) if trusted else url
-            response = await self._web.send(asked.method, target, trusted=trusted, headers=headers, body=asked.body)
+    async def _answered(self, stack: AsyncExitStack, row: Row, url: str, asked: Asked) -> tuple[Response, str]:
+        """The response for a row and its URL. Redirects on the live web are captures, too, and are not followed."""
+        if row.origin.type == "live":
+            headers = {name: value for name, value in asked.headers if name.lower() not in _OF_CONNECTION}
+            response = await self._web.send(asked.method, url, trusted=False, headers=headers, body=asked.body)
             stack.push_async_callback(response.aclose)
-            location = response.headers.get("location", "")
-            is_capture = "memento-datetime" in response.headers or not follow
-            if is_capture or not (300 <= response.status_code < 400 and location):
-                if response.status_code >= 400 and not is_capture:
-                    raise LoadFailed(f"HTTP {response.status_code}")
-                return response, url
-            await response.aclose()
-            url = joined(url, location)
-            if not url:
-                raise LoadFailed("it redirects to an invalid URL")
-        raise LoadFailed("too many redirects")
+            return response, url
+        own = self._origins.get(row.origin.coll, "")
+        response, final = await followed(self._web, "GET", url, own, is_final=_is_memento)
+        stack.push_async_callback(response.aclose)
+        if response.status_code >= 400 and not _is_memento(response):
+            raise LoadFailed(f"HTTP {response.status_code}")
+        return response, final
 
     async def _record(self, stack: AsyncExitStack, row: Row, response: Response, url: str) -> Record:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -139,8 +126,9 @@ class RangeReader:
         headers = {"Range": f"bytes={offset}-{last}"}
         if self._health.is_out:
             raise LoadFailed("the server is left out for a while: it keeps failing")
-        sending = self._web.send("GET", url, trusted=True, headers=headers)
-        async with aclosing(await self._in_time(sending, self._seconds)) as response:
+        sending = followed(self._web, "GET", url, url, headers=headers)
+        response, _ = await self._in_time(sending, self._seconds)
+        async with aclosing(response):
             if response.status_code == 200 and offset:
                 raise LoadFailed("the server does not serve ranges")
             if response.status_code not in (200, 206):
@@ -166,6 +154,10 @@ class RangeReader:
         except SourceFailed as error:
             self._health.failed()
             raise LoadFailed(f"no answer within {self._seconds:g} s") from error
+
+
+def _is_memento(response: Response) -> bool:
+    return "memento-datetime" in response.headers
 
 
 def _http_head(response: Response, url: str, *, is_live: bool) -> list[tuple[str, str]]:

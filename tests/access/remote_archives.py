@@ -70,6 +70,14 @@ class Handler(BaseHTTPRequestHandler):
             while not server.released.wait(0.05):
                 self.wfile.write(b" ")
             self.close_connection = True
+        elif path.startswith("/floods"):
+            self.send_response(200)
+            self.end_headers()
+            while not server.released.is_set():
+                self.wfile.write(b"".join(line(U, f"{year}0101000000") + b"\n" for year in range(2000, 2500)))
+            self.close_connection = True
+        elif path.startswith("/redirects/"):
+            self._send(301, b"", ("Location", self.path.removeprefix("/redirects")))
         elif path.startswith("/fails"):
             self._send(500, b"no")
         elif path.startswith("/wayback/") and "a.org" not in path:
@@ -87,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(302, b"", ("Location", f"{server.url}/pywb/all/{STAMPS[0]}id_/{U}"))
         elif path.startswith("/astray/"):
             self._send(302, b"", ("Location", "http://["))
-        elif path.startswith("/private/"):
+        elif path.startswith(("/private/", "/private-cdx")):
             self._send(302, b"", ("Location", server.other + "/secret"))
         elif f"{STAMPS[0]}id_/" in path:
             moved = [("Location", f"/pywb/all/{STAMPS[0]}id_/http://a.org/there")] if "moved" in path else []

@@ -67,7 +67,7 @@ collections:
             replay_url: '{url}/astray/{{timestamp}}id_/{{url}}'}}}}
   many:
     index_group: {{pywb: 'cdx+{url}/pywb/all-cdx', mem: 'memento+{url}/wayback/', hang: 'cdx+{url}/hangs-cdx',
-                  drip: 'cdx+{url}/drips-cdx', near: a.cdxj}}
+                  drip: 'cdx+{url}/drips-cdx', flood: 'cdx+{url}/floods-cdx', near: a.cdxj}}
     resource: [$live, ./w]
     index_timeout: 0.5
   seq:
@@ -79,6 +79,10 @@ collections:
   fails: cdx+{url}/fails-cdx
   silent: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/hangs/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
+  moved: cdx+{url}/redirects/pywb/all-cdx
+  moved-mem: memento+{url}/redirects/wayback/
+  moved-warcs: {{index: a.cdxj, resource: '{url}/redirects/warcs'}}
+  led: cdx+{url}/private-cdx
   live: $live
   slow: {{index: a.cdxj, resource: ['{url}/hangs/', ./w], index_timeout: 0.3}}
   dripping: {{index: a.cdxj, resource: ['{url}/drips/', ./w], index_timeout: 0.3}}
@@ -174,7 +178,7 @@ def test_a_group_answers_with_what_came_in_time(get: httpx.Client) -> None:
     assert time.monotonic() - begun < 3
     told = json.loads(answer.headers["reserrors"])
     assert json.loads(get.get(f"/many/timemap/json/{U}").headers["reserrors"]).keys() == told.keys()
-    assert told == {"hang": "no answer within 0.5 s", "drip": "no answer within 0.5 s"}
+    assert told == dict.fromkeys(("hang", "drip", "flood"), "no answer within 0.5 s")
     assert {row["source"] for row in rows(answer.text)} == {"pywb", "mem", "near"}
     assert record(get.get(f"/many/resource?url={U}&closest=2012")).payload == b"near"
 
@@ -220,6 +224,11 @@ def test_redirects_are_judged_like_strangers(there: Archives, get: httpx.Client)
     assert answer.status_code == 404
     assert "not a public address" in answer.json()["errors"]["private"]
     assert get.get(f"/astray/resource?url={U}").json()["errors"] == {"astray": "it redirects to an invalid URL"}
+    assert "not a public address" in json.loads(get.get(f"/led/index?url={U}").headers["reserrors"])["led"]
+    for coll in ("moved", "moved-mem"):
+        assert [row["timestamp"] for row in found(get, coll)] == list(STAMPS)
+    assert [row["timestamp"] for row in found(get, "moved-mem", "closest=2014")] == [STAMPS[0]]
+    assert record(get.get(f"/moved-warcs/resource?url={U}")).payload == b"near"
 
 
 def test_warc_files_elsewhere_are_read_by_ranges(get: httpx.Client) -> None:
