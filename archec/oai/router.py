@@ -147,21 +147,24 @@ class OaiCapability:
                 self._ready = await to_thread.run_sync(lambda: self._repository.index.state().ready, limiter=limiter)
                 self._fault = ""
             except ArchecError as error:
-                if not self._fault:
+                if self._fault != str(error):
                     _log.error("the OAI index cannot follow the catalogue: %s", error)
-                self._fault = error.message
+                self._fault = str(error)
                 pause = max(pause, _FAULT_PAUSE)
             except Exception:  # noqa: BLE001 - it is logged and reported by /healthz
                 # A bug of our own must not stop the index silently.
                 _log.exception("the OAI index cannot follow the catalogue")
-                self._fault = "the index cannot follow the catalogue; see the log"
+                self._fault = "internal error"
                 pause = max(pause, _FAULT_PAUSE)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
 
     def healthy(self, request: Request) -> str:
-        """The fault of the index, or that it cannot be harvested yet; empty if it can."""
-        return self._fault or ("" if self._ready else "the index is being built")
+        """Whether the index fails or is being built; empty if it works. The fault itself is in the log, because it may
+        name paths."""
+        if self._fault:
+            return "the index cannot follow the catalogue: see the log"
+        return "" if self._ready else "the index is being built"
 
     def metrics(self) -> Iterable[Metric]:
         """Answers by verb and error, lists in progress, refusals, the state of the index."""

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from oai_http import LOCAL, Running, served
 from oai_support import DOMAIN, World, checked, code, paper, query, texts
 
+from archec.errors import StorageFailed
 from archec.oai import router as router_module
 from archec.oai.request import VERBS
 
@@ -253,6 +254,20 @@ def test_lists_wait_for_the_first_index(world: World) -> None:
             )
             == 5
         )
+
+
+def test_a_fault_of_the_index_is_logged_and_not_shown(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    def failing() -> Any:
+        raise StorageFailed("/secret/place: Input/output error")
+
+    world.follower.steps = failing  # type: ignore[method-assign]
+    with served(world, poll=0.05) as site:
+        until = time.monotonic() + 20
+        while "cannot follow" not in (shown := get(f"{site.url}/healthz").text):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    assert "secret" not in shown
+    assert "/secret/place: Input/output error" in caplog.text
 
 
 def test_a_catalogue_that_is_gone_is_503_and_tells_no_secrets(small: World) -> None:
