@@ -14,8 +14,8 @@ from archec.access.ordering import sort_rows
 from archec.access.query import Filter, Query
 from archec.access.rows import Row
 
-_MAX_DIGESTS = 100_000
-"""Maximum number of captures that are remembered to resolve revisits."""
+MAX_DIGESTS = 100_000
+"""Maximum number of captures that are remembered by their digests."""
 _ORIGINAL = ("length", "offset", "filename")
 
 
@@ -34,20 +34,21 @@ def apply(rows: Iterator[Row], query: Query) -> Iterator[Row]:
     return islice(rows, query.limit)
 
 
-def resolve_revisits(rows: Iterator[Row]) -> Iterator[Row]:
+def resolve_revisits(rows: Iterator[Row], *, add: bool = False) -> Iterator[Row]:
     """Adds ``orig.length``, ``orig.offset`` and ``orig.filename``: the place of the earlier capture with the digest of
-    a revisit, or ``-``. A revisit also gets the type and status of that capture, if its line has these fields."""
+    a revisit, or ``-``. A revisit also gets the type and status of that capture, if its line has these fields or with
+    ``add``."""
     known: OrderedDict[str, Row] = OrderedDict()
     for row in rows:
         digest = row.text("digest")
         original = known.get(digest) if digest and row.is_revisit else None
         if digest and not row.is_revisit and digest not in known:
             known[digest] = row
-            if len(known) > _MAX_DIGESTS:
+            if len(known) > MAX_DIGESTS:
                 known.popitem(last=False)
         more = {f"orig.{name}": "-" if original is None else original.fields.get(name, "-") for name in _ORIGINAL}
         if original is not None:
-            more |= {name: original.fields.get(name, "") for name in ("mime", "status") if name in row.fields}
+            more |= {name: original.fields.get(name, "") for name in ("mime", "status") if add or name in row.fields}
         yield row.with_fields(**more)
 
 

@@ -1,8 +1,9 @@
 """A CDX server with the dialect of the Internet Archive's wayback-cdx-server, under ``/cdx/search/cdx``.
 
 Rows have seven fields separated by blanks. In JSON they are lists, the first of which has the names of the fields.
-Filters are patterns that match whole values. ``collapse`` drops rows whose field equals that of the row before. A
-``resumeKey`` says where the next part of a result begins.
+Filters are patterns that match whole values, or with ``~`` text that they contain. ``collapse`` drops rows whose field
+equals that of the row before; several collapse one after the other. A ``resumeKey`` says where the next part of a
+result begins. Source of the rules: README and code of the Internet Archive's wayback-cdx-server.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, dropwhile, islice
 
 import orjson
 from anyio import to_thread
@@ -24,7 +25,9 @@ from archec.access.collection import Collection
 from archec.access.exchange import JSON, Chunks, answer, error_header
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
-from archec.access.query import Argument, Arguments, Filter, Query, check_names, parse_query, regex
+from archec.access.ordering import sort_rows
+from archec.access.pipeline import MAX_DIGESTS, resolve_revisits
+from archec.access.query import Argument, Arguments, Query, check_names, parse_query, regex
 from archec.access.rows import Row
 from archec.access.sources import Errors
 from archec.access.viewer import Viewer
@@ -47,6 +50,8 @@ class Wanted:
 
     fields: tuple[str, ...]
     as_json: bool
+    filters: tuple[Callable[[Row], bool], ...]
+    resolve: bool
     collapse: tuple[tuple[str, int], ...]
     limit: int
     last: int
@@ -77,7 +82,7 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
     limit = take.number("limit", 0, least=-_MAX_LIMIT)
     own = [(name, value) for name, value in given if name in ("url", "matchType", "from", "to", "closest", "sort")]
     own = [(name, "" if (name, value) == ("sort", "regular") else value) for name, value in own]
-    query = replace(parse_query(own), limit=None, filters=tuple(_filter(text) for text in take.all("filter")))
+    query = replace(parse_query(own), limit=None)
     fields = tuple(name for name in take.one("fl", "fields").split(",") if name) or FIELDS
     if unknown := [name for name in fields if not _KNOWN.fullmatch(name)]:
         raise UsageError(f"fl={unknown[0][:40]!r} is not a field")
@@ -90,10 +95,12 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
     return query, Wanted(
         fields,
         output == "json",
+        tuple(_filter(text) for text in take.all("filter")),
+        take.flag("resolveRevisits"),
         tuple(_collapse(text) for text in take.all("collapse")),
         max(limit, 0),
         max(-limit, 0),
-        min(take.number("offset", 0), _MAX_OFFSET),
+        0 if resume else min(take.number("offset", 0), _MAX_OFFSET),
         _resumed(resume) if resume else (b"", 0),
         take.flag("showResumeKey"),
         take.flag("showDupeCount"),
@@ -103,21 +110,31 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
     )
 
 
-def _filter(text: str) -> Filter:
-    rest = text.removeprefix("!")
-    field, colon, value = rest.partition(":")
+def _filter(text: str) -> Callable[[Row], bool]:
+    """A test of rows: ``[~][!][FIELD:]VALUE``. FIELD is a name, or a number from 0 on; without it, the whole line is
+    tested."""
+    rest = text.removeprefix("~")
+    contains = rest != text
+    wanted = not rest.startswith("!")
+    name, colon, value = rest.removeprefix("!").partition(":")
     if not colon:
-        raise UsageError(f"filter={text[:100]!r} is not [!]field:pattern")
-    pattern = regex("filter", text, value)
-    name = _NAMES.get(field, field)
-    return Filter("", name, lambda given: pattern.fullmatch(given) is not None, text.startswith("!"))
+        name, value = "", name
+    elif name.isdecimal() and int(name[:4]) < len(FIELDS):
+        name = FIELDS[int(name)]
+    pattern = None if contains else regex("filter", text, value)
+
+    def holds(row: Row) -> bool:
+        given = _value(row, name) if name else _as_line([_value(row, field) for field in FIELDS])
+        return (value in given if pattern is None else pattern.fullmatch(given) is not None) is wanted
+
+    return holds
 
 
 def _collapse(text: str) -> tuple[str, int]:
     match = _COLLAPSE.fullmatch(text)
     if match is None:
         raise UsageError(f"collapse={text[:100]!r} is not field or field:N")
-    return _NAMES.get(match[1], match[1]), int(match[2] or 0)
+    return match[1], int(match[2] or 0)
 
 
 async def answer_wayback(
@@ -137,9 +154,18 @@ async def answer_wayback(
     if line and query.order == "reverse":
         query = replace(query, range=query.range._replace(end=min(query.range.end, line + b"\0")))
     elif line:
-        query = replace(query, range=query.range._replace(start=max(query.range.start, line)))
+        start = line.partition(b" ")[0] + b" " if wanted.resolve else line
+        query = replace(query, range=query.range._replace(start=max(query.range.start, start)))
     errors = Errors()
-    rows = await collection.rows(query, errors, viewer.visible)
+    if wanted.resolve:
+        rows = await collection.rows(replace(query, order="ascending", closest=""), errors, viewer.visible)
+        rows = resolve_revisits(rows, add=True)
+        if query.order == "ascending":
+            rows = dropwhile(lambda row: row.line < line, rows)
+        else:
+            rows = sort_rows(rows, query)
+    else:
+        rows = await collection.rows(query, errors, viewer.visible)
     chunks = _encoded(rows, wanted)
     first = await to_thread.run_sync(next, chunks, b"")
     if first in (b"", _NO_ROWS):
@@ -163,8 +189,7 @@ def _encoded(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
                 parts.append(b"[" + orjson.dumps(wanted.columns))
             parts.append(b",\n" + orjson.dumps(values))
         else:
-            line = " ".join("%20".join(value.split()) or "-" for value in values)
-            parts.append(f"{line}\n".encode("utf-8", "replace"))
+            parts.append(f"{_as_line(values)}\n".encode("utf-8", "replace"))
         size += len(parts[-1])
         if size >= _CHUNK:
             yield b"".join(parts)
@@ -180,8 +205,12 @@ def _encoded(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
+def _as_line(values: Iterable[str]) -> str:
+    return " ".join("%20".join(value.split()) or "-" for value in values)
+
+
 class _Selection:
-    """The values of the rows that remain after collapse, offset and limit."""
+    """The values of the rows that remain after filters, collapse, offset and limit."""
 
     def __init__(self, rows: Iterator[Row], wanted: Wanted) -> None:
         self._rows, self._wanted = rows, wanted
@@ -190,11 +219,12 @@ class _Selection:
 
     def __iter__(self) -> Iterator[list[str]]:
         wanted = self._wanted
-        rows = _resume_after(self._collapsed(), *wanted.resume)
+        rows = _resume_after(self._counted(), *wanted.resume)
         if wanted.last:
             rows = iter(deque(rows, wanted.last))
+        end = wanted.offset + wanted.limit + wanted.show_resume if wanted.limit else None
         last, same = wanted.resume
-        for count, (row, more) in enumerate(islice(rows, wanted.offset, None)):
+        for count, (row, more) in enumerate(islice(rows, wanted.offset, end)):
             if wanted.limit and count == wanted.limit:
                 self.resume_key = _resume_key(last, same)
                 return
@@ -203,30 +233,55 @@ class _Selection:
             counted = dict(zip(wanted.counters, more, strict=True))
             yield [counted[name] if name in counted else _value(row, name) for name in wanted.columns]
 
-    def _collapsed(self) -> Iterator[tuple[Row, list[str]]]:
-        """Yields the first of adjacent rows that collapse, with the requested counters. A row is yielded once the next
-        one is known to differ."""
+    def _counted(self) -> Iterator[tuple[Row, list[str]]]:
+        """Yields the rows that are not skipped, with the requested counters. A row with counters of those skipped after
+        it is yielded once the next one is known."""
         wanted = self._wanted
-        before: tuple[str, ...] | None = None
+        waits = wanted.skips or wanted.last_skip
         held: tuple[Row, list[str]] | None = None
-        skipped, end, key = 0, "", ""
-        dupes: dict[str, int] = {}
+        skipped, end = 0, ""
+        known: dict[str, tuple[int, str]] = {}
+        is_skipped = _skipper(wanted)
         for row in self._rows:
-            if row.urlkey != key:
-                key = row.urlkey
-                dupes.clear()
-            token = tuple(_prefix(row, name, digits) for name, digits in wanted.collapse)
-            if token and token == before:
+            if is_skipped(row):
                 skipped, end = skipped + 1, row.timestamp
                 continue
             if held is not None:
                 yield held[0], held[1] + _skips(wanted, held[0], skipped, end)
-            digest = row.text("digest")
-            if wanted.dupes:
-                dupes[digest] = dupes[digest] + 1 if digest in dupes else 0
-            held, before, skipped, end = (row, [str(dupes[digest])] if wanted.dupes else []), token, 0, ""
+            found = _with_dupes(row, known) if wanted.dupes else (row, [])
+            held, skipped, end = found if waits else None, 0, ""
+            if not waits:
+                yield found
         if held is not None:
             yield held[0], held[1] + _skips(wanted, held[0], skipped, end)
+
+
+def _skipper(wanted: Wanted) -> Callable[[Row], bool]:
+    """Tells of each row in turn whether a filter or ``collapse`` skips it."""
+    values: list[str | None] = [None] * len(wanted.collapse)
+
+    def is_skipped(row: Row) -> bool:
+        if not all(holds(row) for holds in wanted.filters):
+            return True
+        for number, (name, digits) in enumerate(wanted.collapse):
+            value = _prefix(row, name, digits)
+            if value == values[number]:
+                return True
+            values[number] = value
+        return False
+
+    return is_skipped
+
+
+def _with_dupes(row: Row, known: dict[str, tuple[int, str]]) -> tuple[Row, list[str]]:
+    """The row and how many before it have its digest. Of these, ``known`` has number and media type; a revisit gets
+    that type."""
+    digest = row.text("digest")
+    count, mime = known.pop(digest, (-1, row.text("mime")))
+    known[digest] = count + 1, mime
+    if len(known) > MAX_DIGESTS:
+        del known[next(iter(known))]
+    return row.with_fields(mime=mime) if row.is_revisit else row, [str(count + 1)]
 
 
 def _skips(wanted: Wanted, row: Row, skipped: int, end: str) -> list[str]:
@@ -234,7 +289,7 @@ def _skips(wanted: Wanted, row: Row, skipped: int, end: str) -> list[str]:
 
 
 def _prefix(row: Row, name: str, digits: int) -> str:
-    value = row.text(name)
+    value = _value(row, name)
     return value[:digits] if digits else value
 
 

@@ -40,6 +40,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     write_index(folder / "a.cdxj", crawl.close())
     many = [line(f"http://many.org/{n:06d}", S[0], padding="x" * 200) for n in range(12_000)]
     write_index(folder / "many.cdxj", many)
+    again = [(S[0], {"mime": "text/html", "status": "404", "digest": "A"})]
+    again += [(S[1], {"mime": "warc/revisit", "digest": "A"}), (S[2], {"mime": "warc/revisit", "digest": "B"})]
+    found = [f"org,a)/ {stamp} {json.dumps({'url': 'http://a.org/', **more})}".encode() for stamp, more in again]
+    write_index(folder / "again.cdxj", found)
     (folder / "fed").mkdir()
     config = configured(
         folder,
@@ -48,6 +52,7 @@ collections:
   a: {index: a.cdxj, resource: ./w}
   many: many.cdxj
   group: {index_group: {a: a.cdxj, m: many.cdxj}}
+  again: again.cdxj
   twice: {index_group: {one: a.cdxj, two: a.cdxj}}
   fed: ./fed
 """,
@@ -87,8 +92,13 @@ def test_parameters_of_the_dialect(get: httpx.Client) -> None:
     assert stamps("filter=statuscode:2..") == list(S[1:])
     assert stamps("filter=statuscode:2") == []
     assert stamps("filter=!statuscode:404") == list(S[1:])
+    assert stamps("filter=~statuscode:0") == list(S)
+    assert stamps("filter=~!statuscode:40") == list(S[1:])
+    assert stamps("filter=4:404") == stamps("filter=.* 404 .*") == [S[0]]
+    assert stamps("filter=~/ 2014") == list(S[:2])
     assert stamps("collapse=timestamp:4") == [S[0], S[2], S[3]]
     assert stamps("collapse=digest") == [S[0], S[3]]
+    assert stamps("collapse=statuscode&collapse=digest") == [S[0]]
     assert stamps("from=2015&to=2015") == [S[2]]
     assert [row[7] for row in lines(get, "showDupeCount=true")] == ["0", "1", "2", "0"]
     named = "fl=dupecount,timestamp&showDupeCount=true&showSkipCount=true&limit=2"
@@ -96,10 +106,29 @@ def test_parameters_of_the_dialect(get: httpx.Client) -> None:
     assert [row[7:] for row in lines(get, "collapse=digest&showSkipCount=true&lastSkipTimestamp=true")] == [
         [S[2], "2"], [S[3], "0"],
     ]  # fmt: skip
-    for bad in ("filter=statuscode", "filter=statuscode:(", "collapse=a:b:c", "limit=x", "output=xml", "resumeKey=%21"):
+    filtered = "filter=timestamp:201[46]01.*&showSkipCount=true&lastSkipTimestamp=true"
+    assert [row[7:] for row in lines(get, filtered)] == [[S[2], "2"], [S[3], "0"]]
+    for bad in ("filter=statuscode:(", "filter=(", "collapse=a:b:c", "limit=x", "output=xml", "resumeKey=%21"):
         assert get.get(f"{IA}?url=a.org&{bad}").status_code == 400, bad
     assert get.get(f"{IA}?url=a.org&collection=zzz").status_code == 404
     assert get.get(f"{IA}?url=many.org/000001&collection=many").text
+
+
+def test_revisits_get_type_and_status_of_their_original(get: httpx.Client) -> None:
+    def values(query: str) -> list[list[str]]:
+        return [one[1:2] + one[3:5] + one[7:] for one in lines(get, f"collection=again&{query}")]
+
+    page, none = ["text/html", "404"], ["warc/revisit", "-"]
+    assert values("") == [[S[0], *page], [S[1], *none], [S[2], *none]]
+    whole = [[S[0], *page], [S[1], *page], [S[2], *none]]
+    assert values("resolveRevisits=true") == whole
+    assert values("resolveRevisits=true&sort=reverse") == whole[::-1]
+    assert values("resolveRevisits=true&filter=statuscode:404") == whole[:2]
+    assert values("filter=statuscode:-") == [[S[1], *none], [S[2], *none]]
+    counted = [[S[0], *page, "0"], [S[1], "text/html", "-", "1"], [S[2], *none, "0"]]
+    assert values("showDupeCount=true") == counted
+    query = "url=a.org*&collection=again&resolveRevisits=true&limit=1"
+    assert [one.split(" ")[3:5] for one in resumed(get, query)] == [row[1:] for row in whole]
 
 
 def resumed(get: httpx.Client, query: str) -> list[str]:
@@ -120,6 +149,7 @@ def test_resume_keys_lead_through_everything_once(get: httpx.Client) -> None:
         whole = get.get(f"{IA}?url=a.org&{query}").text.splitlines()
         assert len(whole) > 1
         assert resumed(get, f"url=a.org&{query}&limit=1") == whole, query
+    assert resumed(get, "url=a.org&offset=1&limit=1") == get.get(f"{IA}?url=a.org").text.splitlines()[1:]
     assert get.get(f"{IA}?url=a.org&closest=2014&showResumeKey=true").status_code == 400
 
 
