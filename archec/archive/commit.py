@@ -26,6 +26,7 @@ from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
 from archec.store.interface import CommitResult, HardLink, Link, Placement
 from archec.store.journal_writer import JournalWriter
+from archec.store.layout import Layout
 from archec.store.writer import Writer
 
 
@@ -174,7 +175,7 @@ class Committer(Commits):
     @_undisturbed()
     def _commit(self, items: list[CommitItem]) -> None:
         self._failing = items
-        self._check_space()
+        check_space(self.store.layout, self._min_free)
         items = self._place(items)
         if not items:
             self._failing = []
@@ -199,18 +200,6 @@ class Committer(Commits):
         write(self._catalogue, changes_of(records, position, self._catalogue, fresh=fresh))
         hit("catalogue.after-write")
         self._behind = False
-
-    def _check_space(self) -> None:
-        root = self.store.layout.root
-        try:
-            disk = os.statvfs(root)
-        except OSError as error:
-            raise StorageFailed(f"{root}: {error.strerror}") from error
-        if disk.f_bavail < self._min_free * disk.f_blocks:
-            raise StorageFull(
-                f"{root}: less than {self._min_free:.1%} of the disk is free",
-                hint="free some space (or lower min_free), then gather again",
-            )
 
     def _place(self, items: list[CommitItem]) -> list[CommitItem]:
         """Makes the files of a batch durable and returns the items whose records are then valid.
@@ -281,6 +270,19 @@ def committing(archive: Archive, run: int) -> Iterator[Committer]:
     layout, catalogue = archive.layout, archive.catalogue
     with JournalWriter(layout, run, head=catalogue.position().head) as journal, Writer(layout) as writer:
         yield Committer(writer, journal, catalogue, run=run, min_free=archive.config.min_free)
+
+
+def check_space(layout: Layout, min_free: float) -> None:
+    """Raises StorageFull if a smaller share of the disk is free."""
+    try:
+        disk = os.statvfs(layout.root)
+    except OSError as error:
+        raise StorageFailed(f"{layout.root}: {error.strerror}") from error
+    if disk.f_bavail < min_free * disk.f_blocks:
+        raise StorageFull(
+            f"{layout.root}: less than {min_free:.1%} of the disk is free",
+            hint="free some space, or lower min_free, then gather again",
+        )
 
 
 def relocated(record: ObiChange, tist: int, sha256: str, at: int) -> ObiChange:

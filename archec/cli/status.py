@@ -50,7 +50,8 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         yield "active", found.at_work
     yield from _last(found)
     if found.unbegun is not None:
-        yield "", f"a later one failed before it began, at {iso(found.unbegun.time)}: {found.unbegun.message}"
+        which = "a later one" if found.last is not None else "one"
+        yield "", f"{which} failed before it began, at {iso(found.unbegun.time)}: {found.unbegun.message}"
     if found.ahead > _AHEAD:
         yield "clock", f"the last run's tist is {human_duration(found.ahead)} ahead of it; tists increase by seconds"
     filesets = found.due_filesets.next is not None

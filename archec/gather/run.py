@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from archec import __version__
-from archec.archive.commit import CommitItem, Commits, Committer, committing
+from archec.archive.commit import CommitItem, Commits, Committer, check_space, committing
 from archec.archive.opening import Archive, locked
 from archec.archive.recovery import LastRun, last_run, refuse_past
 from archec.archive.report import Report
@@ -140,6 +140,7 @@ def _run(
 ) -> Report:
     """Performs a run from its report to its end. ``merged``: its data set has already been read."""
     config, catalogue = archive.config, archive.catalogue
+    check_space(archive.layout, config.min_free)
     with ExitStack() as stack:
         source = memory = None
         if not merged:
@@ -148,13 +149,13 @@ def _run(
                 if memory is not None:
                     stack.enter_context(memory)
             source = stack.enter_context(_source(config, chosen, options, memory))
-        begun(report)
         phases, committer = stack.enter_context(_phases(archive, report, meter, options, memory))
         if not report.resumed:
             _announce(committer, report, options, chosen)
         else:  # the time and the requests of a resumed run are counted from zero again
             committer.add(CommitItem(RunEnd(report.run, "running", report.as_value())))
             committer.commit()
+        begun(report)
         try:
             if source is not None:
                 committer.pace(*_TEMPLATES)

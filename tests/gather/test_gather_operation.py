@@ -454,6 +454,9 @@ def test_a_disk_that_is_kept_from_getting_full(folder: Path) -> None:
         done = archec_inline(config, "gather", "-f", file, "--no-fetch")
         assert done.code == 1
         assert "50.0% of the disk" in done.err
+        status = archec_inline(config, "status")
+        assert "failed before it began" in status.out.decode()
+        assert (status.err, journals(open_layout(config.store_path))) == ("", [])
         (place / "filler").unlink()
         assert archec_inline(config, "gather", "-f", file, "--no-fetch").code == 0
         check(config)
