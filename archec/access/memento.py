@@ -160,7 +160,7 @@ async def timemap(
     """Returns a page of a TimeMap. Raises Refused for an unknown format."""
     if form not in _TYPES:
         viewer.check_empty()
-        raise Refused(400, f"timemap/{form} is not one of {', '.join(_TYPES)}")
+        raise Refused(400, f"output={form[:40]} not supported")
     errors = Errors()
     rows = await collection.rows(all_of(at.url), errors, viewer.visible)
     wanted = await to_thread.run_sync(_page_of, rows, page)

@@ -154,8 +154,7 @@ class Arguments:
         if not text:
             return default
         if not _NUMBER.fullmatch(text) or int(text) < least:
-            what = f"a whole number of {least} or more, of at most 12 digits"
-            raise UsageError(f"Invalid value for {name}= param: {text[:40]} is not {what}")
+            raise UsageError(f"Invalid value for {name}= param: {text[:40]}")
         return int(text)
 
     def flag(self, name: str) -> bool:
@@ -188,7 +187,8 @@ def parse_query(
         raise UsageError(f"sort={sort[:40]!r} is not one of closest, reverse")
     output = take.one("output") or "cdxj"
     if output not in _OUTPUTS:
-        raise UsageError(f"output={output[:40]} not supported; use {', '.join(_OUTPUTS)}")
+        raise UsageError(f"output={output[:40]} not supported")
+    take.number("pageSize", 1, least=1)
     order: Order = "closest" if closest else "reverse" if sort == "reverse" or take.flag("reverse") else "ascending"
     wanted, not_wanted, colls = _sources(take.one("sources"))
     return Query(
@@ -287,7 +287,7 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
     if len(url) > MAX_URL:
         raise UsageError(f"url has more than {MAX_URL} characters")
     if named and named not in _MATCH_TYPES:
-        raise UsageError(f"matchType={named[:40]} is not supported; use {', '.join(_MATCH_TYPES)}")
+        raise UsageError(f"Invalid match_type: {named[:40]}")
     match = named or "exact"
     if match == "exact" and url.startswith("*.") and len(url) > 2:
         match = "domain"

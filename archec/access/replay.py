@@ -1,7 +1,8 @@
 """Raw replay: status, headers and bytes of a record as captured, made safe for browsers, with range requests.
 
-Pages are not rewritten. Headers that would affect this server, the connection or other pages are renamed with the
-prefix ``X-Archive-Orig-``. A redirect points to the capture of its target.
+Pages are not rewritten. All headers of the capture have the prefix ``X-Archive-Orig-``, where clients of the Internet
+Archive look for them; those that cannot affect the connection, proxies or other pages are there as they were, too. A
+redirect points to the capture of its target.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ from archec.access.resource import BodyAnswer, Loaded
 from archec.access.stamps import http_date
 
 _ORIG = "X-Archive-Orig-"
-_KEPT = frozenset(
-    {
-        "content-type", "content-encoding", "content-language", "content-disposition", "last-modified", "content-md5",
-    }
-)  # fmt: skip
-"""Headers that are valid in the replay as they are."""
+_UNSAFE = re.compile(
+    r"connection|keep-alive|te|trailer|transfer-encoding|upgrade|content-length|proxy-.*"  # of the connection
+    r"|date|etag|link|location|server|status|vary|via|content-(location|range)|accept-.*|reserrors|www-authenticate"
+    r"|(archive|memento|warc|warcserver|x-archive)-.*"  # of this server
+    r"|age|expires|pragma|retry-after|warning|.*cache.*|(akamai|cdn|edge|fastly|surrogate)-.*"
+    r"|x-(accel|envoy|forwarded|lighttpd|litespeed|proxy|reproxy|sendfile).*"  # of caches and proxies
+    r"|(access-control|attribution|clear|content-security|critical|cross-origin|document|expect|feature|integrity)-.*"
+    r"|(no-vary|observe|origin|permissions|public-key|referrer|require|sec|service-worker|set|speculation)-.*"
+    r"|(strict-transport|supports-loading|timing-allow|use-as|x-content|x-dns|x-frame|x-permitted|x-webkit|x-xss)-.*"
+    r"|activate-storage-access|alt-svc|alternate-protocol|nel|refresh|report-to|reporting-endpoints|server-timing"
+    r"|tk|(x-)?source-?map|x-robots-tag"  # of browsers
+)
+"""Headers that are not passed on under their own names."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
@@ -71,8 +79,9 @@ def answer_replay(
             return _without_body(record, answer(416, b"", "text/plain", of))
         headers.append(("Content-Range", f"bytes {first}-{first + length - 1}/{held.of}"))
         status, body, size = 206, exactly(body, length, first - held.first), length
-    kept = _KEPT | ({"content-range"} if status == 206 and part is None else set())
-    headers += _original_headers(record, row.url, at, row.timestamp, kept)
+    if status == 206 and part is None and (given := record.http_header("content-range")):
+        headers.append(("Content-Range", given))
+    headers += _original_headers(record, row.url, at, row.timestamp)
     made = answer(status, b"", media_type, headers)
     if status in (204, 304):
         return _without_body(record, made)
@@ -124,20 +133,17 @@ def _media_type(record: Record) -> str:
     return given or "application/octet-stream"
 
 
-def _original_headers(
-    record: Record, url: str, at: Addresses, stamp: str, kept: frozenset[str]
-) -> list[tuple[str, str]]:
+def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for name, value in record.http_headers() if record.http else []:
         lowered = name.lower()
         if not _TOKEN.fullmatch(name) or lowered == "content-type":
             continue
+        found.append((_ORIG + name, value))
         if lowered == "location" and (target := joined(url, value)):
             found.append(("Location", f"{at.base}/{stamp}id_/{as_uri(target)}"))
-        if lowered in kept:
+        elif not _UNSAFE.fullmatch(lowered.replace("_", "-")):
             found.append((name, value))
-        else:
-            found.append((_ORIG + name, value))
     return found
 
 

@@ -261,7 +261,7 @@ def answer_record(
         ("Link", links),
         ("WARC-Target-URI", as_uri(record.get("WARC-Target-URI").strip("<> ") or row.url)),
         ("Warcserver-Type", "warc"),
-        ("Warcserver-Source-Coll", row.origin.coll),
+        ("Warcserver-Source-Coll", as_uri(row.origin.source)),
         ("Warcserver-Cdx", cdx[:_MAX_CDX]),
     ]
     if errors:

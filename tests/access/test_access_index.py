@@ -201,7 +201,7 @@ def test_groups_and_sequences(get: httpx.Client) -> None:
         ("", 'The "url" param is required'),
         ("url=a.org&limit=-1", "limit"),
         ("url=a.org&limit=abc", "limit"),
-        ("url=a.org&matchType=most", "matchType=most is not supported"),
+        ("url=a.org&matchType=most", "Invalid match_type: most"),
         ("url=a.org&matchtype=prefix", "write matchType"),
         ("url=a.org&output=xml", "output=xml not supported"),
         ("url=a.org&page=x", "Invalid value for page= param: x"),
@@ -220,6 +220,16 @@ def test_bad_values_are_400_and_named(get: httpx.Client, query: str, told: str) 
     answer = get.get(f"/one/index?{query}")
     assert answer.status_code == 400
     assert told in answer.json()["message"]
+
+
+def test_messages_of_pywb_are_its_words(get: httpx.Client) -> None:
+    for query, message in {
+        "output=foo": "output=foo not supported",
+        "matchType=foo": "Invalid match_type: foo",
+        "pageSize=foo": "Invalid value for pageSize= param: foo",
+    }.items():
+        assert get.get(f"/one/index?url=a.org&{query}").json() == {"message": message}
+    assert get.get("/one/timemap/foo/a.org").json() == {"message": "output=foo not supported"}
 
 
 @pytest.mark.parametrize(

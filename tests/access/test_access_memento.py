@@ -28,7 +28,7 @@ DATES = ("Wed, 01 Jan 2014 00:00:00 GMT", "Thu, 01 Jan 2015 00:00:00 GMT", "Fri,
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("access")
     crawl = Crawl(folder / "w" / "a.warc.gz")
-    unsafe = {"Set-Cookie": "a=b", "Connection": "close", "ETag": '"old"', "X-Note": "n"}
+    unsafe = {"Set-Cookie": "a=b", "Connection": "close", "ETag": '"old"', "X-Note": "n", "X_Accel-Redirect": "/"}
     for n, stamp in enumerate(STAMPS):
         crawl.response(U, stamp, f"version {n}".encode(), headers={**unsafe, "Last-Modified": DATES[n]})
     crawl.response("http://a.org/moved", STAMPS[0], b"", status="301 Moved", headers={"Location": "/x?a=1&b=2"})
@@ -115,6 +115,8 @@ def test_a_memento_is_what_it_was(base: str, get: httpx.Client) -> None:
         assert "set-cookie" not in headers
         assert (headers["x-archive-orig-set-cookie"], headers["x-archive-orig-connection"]) == ("a=b", "close")
         assert (headers["x-archive-orig-etag"], headers["x-archive-orig-x-note"]) == ('"old"', "n")
+        assert (headers["x-note"], headers["x-archive-orig-last-modified"]) == ("n", DATES[1])
+        assert (headers["x-archive-orig-x_accel-redirect"], "x_accel-redirect" in headers) == ("/", False)
         assert headers["content-security-policy"] == "default-src 'none'; sandbox"
         assert rels(headers["link"])["prev"][1] == DATES[0]
 

@@ -95,6 +95,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         line("http://nothing.org/", S),
     ]
     write_index(folder / "index.cdxj", lines)
+    write_index(folder / "i" / "x.cdxj", lines)
     (folder / "paths.txt").write_text(f"\ufeffone.warc.gz\t/nowhere/x\t{folder}/warcs/one.warc.gz\naaa\t/nowhere\n")
     config = configured(
         folder,
@@ -102,7 +103,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 collections:
   c: {index: index.cdxj, resource: ./warcs}
   slow: {index: index.cdxj, resource: [./nowhere, 'warc-prefix+./warcs']}
-  listed: {index: index.cdxj, resource: 'warc-index+./paths.txt'}
+  listed: {index: ./i, resource: 'warc-index+./paths.txt'}
   seq: {sequence: [{index: index.cdxj, resource: ./nowhere}, {index: index.cdxj, resource: ./warcs}]}
 access: {rules: [{url_prefix: 'http://large.org/', rights: withdrawn, reason: too large}]}
 """,
@@ -134,6 +135,8 @@ def test_a_record_with_headers_that_say_where_it_is_from(get: httpx.Client) -> N
     assert found.rec_headers.get_header("WARC-Target-URI") == "http://a.org/"
     headers = answer.headers
     assert headers["archive-source-coll"] == headers["warcserver-source-coll"] == "c"
+    listed = get.get("/listed/resource?url=http://a.org/").headers
+    assert (listed["archive-source-coll"], listed["warcserver-source-coll"]) == ("listed", "listed:x.cdxj")
     assert headers["memento-datetime"] == "Wed, 01 Jan 2014 00:00:00 GMT"
     assert headers["warc-target-uri"] == "http://a.org/"
     assert headers["warcserver-type"] == "warc"
