@@ -167,9 +167,11 @@ class _Transfer:
     async def _take_up(self, left: Download) -> Fetched | NotFetched | None:
         """Takes over the partial download of an earlier process. Returns its outcome if it is complete; else the next
         attempt continues it, or starts again if it has no validator."""
-        self._temp = await self._in_thread(self._of._writer.take_up, left.temp)
-        if self._temp is None:
+        temp = self._of._writer.take_up(left.temp)
+        if temp is None:
             return None
+        await self._in_thread(temp.reread)
+        self._temp = temp
         self._take(self._temp.size)
         self._answer = left
         digests = self._temp.digests

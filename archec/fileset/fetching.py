@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from archec.archive.commit import CommitItem
 from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
@@ -107,18 +108,29 @@ async def fetch_one(
     if isinstance(outcome, NotFetched):
         return _failed(file, outcome.status, outcome.message, outcome.received)
     body = _body(outcome, public_url(url))
-    item, tist = file_item(known, obi, body, work.run)
-    if known is not None and item.placement is None:
-        place = known.bytes_at(tist), obi
-        there = await asyncio.get_running_loop().run_in_executor(None, _read_held, work, place)
-        if there is not None and there[0].sha256 == body.sha256:
-            work.commits.discard(outcome.temp)
-        else:
-            _log.warning("%s: the held copy of %d is damaged; the file is stored again", obi[:300], place[0])
-            item = replaced_item(known, tist, body, work.run)
+    if known is None:
+        item, tist = file_item(known, obi, body, work.run)
+    else:
+        item, tist = await asyncio.get_running_loop().run_in_executor(None, received_item, work, known, obi, body)
+    if item.placement is None:
+        work.commits.discard(body.temp)
     work.commits.add(item)
     work.kept(item, body)
     return _whole_file(file, outcome.sums, body, tist, Status.SUCCESS)
+
+
+def received_item(work: Work, known: Obi | None, obi: str, body: Body) -> tuple[CommitItem, int]:
+    """Returns the record for received bytes, and the tist of their state. It has no placement if they are held already
+    and the held copy is not damaged: the received ones are not needed then."""
+    item, tist = file_item(known, obi, body, work.run)
+    if known is None or item.placement is not None:
+        return item, tist
+    place = known.bytes_at(tist), obi
+    there = _read_held(work, place)
+    if there is not None and there[0].sha256 == body.sha256:
+        return item, tist
+    _log.warning("%s: the held copy of %d is damaged; what was received is stored again", obi[:300], place[0])
+    return replaced_item(known, tist, body, work.run), tist
 
 
 def _read_held(work: Work, place: tuple[int, str]) -> tuple[Digests, bytes] | None:

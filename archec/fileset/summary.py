@@ -15,13 +15,14 @@ from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.checksums import read_whole
 from archec.fileset.context import Found, Work
+from archec.fileset.fetching import received_item
 from archec.fileset.finding import identifier_of
 from archec.fileset.lookup import capture_of
 from archec.fileset.manifest import is_whole
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.pages import Page
 from archec.fileset.platforms.base import PlatformAnswer
-from archec.fileset.records import Body, file_item, manifest_of, unkept_items
+from archec.fileset.records import Body, manifest_of, unkept_items
 from archec.fileset.redaction import public_body, public_text, public_url
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import FilesetProblem, Status
@@ -50,7 +51,7 @@ def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
     headers = tuple((name, public_text(value)[:1024]) for name, value in answer.headers.items() if name in _KEPT)
     kind = sniff(data[:4096], answer.headers.get("content-type", ""))
     body = Body(stored.sha256, stored.md5, stored.size, kind, answer.status, headers, "", stored.temp)
-    item, tist = file_item(known, obi, body, work.run)
+    item, tist = received_item(work, known, obi, body)
     if item.placement is None:
         work.commits.discard(stored.temp)
     work.commits.add(item)

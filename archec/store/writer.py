@@ -65,6 +65,16 @@ class Temp:
         self._store.disk.write(self._fd, data, self._where)
         self.digests.update(data)
 
+    def reread(self) -> None:
+        """Adds what an earlier process wrote to the digests. May run in a thread. Raises StorageFailed, after closing
+        the file."""
+        try:
+            while data := os.read(self._fd, _BUFFER):
+                self.digests.update(data)
+        except OSError as error:
+            self._close()
+            raise failure(error, self._where) from error
+
     def close(self, *, sync: bool = False) -> Stored:
         """Closes a complete file; ``sync`` also syncs it, for a file that is not part of a batch."""
         if self._fd < 0:
@@ -121,8 +131,8 @@ class Writer(Reader):
         return Temp(self, f"{directory}/{name}", fd, Digests(sha1=sha1))
 
     def take_up(self, temp: str) -> Temp | None:
-        """Reopens a temporary file that an earlier process left, and reads it to compute its digests, including SHA-1.
-        None if it is gone. Only for the holder of the run lock."""
+        """Reopens a temporary file that an earlier process left, to be :meth:`read again <Temp.reread>` and continued;
+        its digests include SHA-1. None if it is gone. Only for the holder of the run lock."""
         directory, name = _temp_parts(temp)
         dir_fd = self._directories.find(directory)
         where = f"{self.layout.root}/{temp}"
@@ -132,16 +142,7 @@ class Writer(Reader):
             return None
         except OSError as error:
             raise failure(error, where) from error
-        if fd is None:
-            return None
-        digests = Digests(sha1=True)
-        try:
-            while data := os.read(fd, _BUFFER):
-                digests.update(data)
-        except OSError as error:
-            os.close(fd)
-            raise failure(error, where) from error
-        return Temp(self, temp, fd, digests)
+        return None if fd is None else Temp(self, temp, fd, Digests(sha1=True))
 
     def put(self, tist: int, id: str, data: Data) -> Stored:  # noqa: A002
         """Writes ``data`` to a complete temporary file."""

@@ -163,6 +163,16 @@ def test_verify_finds_what_was_altered(one: Filesets, platform: Platform, tmp_pa
         assert command(one, "verify", name)[0] == 0
     found, _, summary = json_of(archec_inline(one.config, "verify", "--json"))
     assert (found["finding"], summary["wrong"]) == ("corrupt", 2)
+
+
+def test_a_platform_answer_whose_held_copy_is_damaged_is_stored_again(one: Filesets, platform: Platform) -> None:
+    url = f"{platform.url}/api/records/7"
+    data = archec_inline(one.config, "get", url).out
+    path = next(path for path in Path(one.config.store_path).rglob("*") if path.is_file() and path.read_bytes() == data)
+    path.chmod(0o644)
+    path.write_bytes(data[:-1] + b" ")
+    one.ingest("doi:10.5281/zenodo.7", force=True)
+    assert archec_inline(one.config, "get", url).out == data
     before = one.dump()
     assert archec_inline(one.config, "rebuild").code == 0
     assert one.dump() == before
