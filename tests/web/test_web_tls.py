@@ -33,27 +33,41 @@ async def issuer(server: Hostile, writer: object, asked: object) -> bool:
     return True
 
 
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the private keys, which all tests share."""
+    if shutil.which("openssl") is None:
+        pytest.skip("the openssl command is not installed: no certificates for tests of TLS")
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("root", "middle", "leaf", "evil"):
+        openssl("genrsa", "-out", folder / f"{name}.key", "2048")
+    return folder
+
+
+def openssl(*arguments: object) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
 class Authority:
     """A root, an intermediate below it, and servers' certificates; made by the openssl command."""
 
-    def __init__(self, folder: Path) -> None:
-        if shutil.which("openssl") is None:
-            pytest.skip("the openssl command is not installed: no certificates for tests of TLS")
+    def __init__(self, folder: Path, keys: Path) -> None:
+        shutil.copytree(keys, folder)
         self.folder = folder
         self.make("root", "root", "CA:TRUE")
         self.make("middle", "root", "CA:TRUE")
 
     def make(self, name: str, issuer: str, constraints: str, *extensions: str, days: int = 2) -> Path:
-        """A certificate of ``name`` by ``issuer``; both lie in the folder, with their keys."""
+        """A certificate of ``name`` by ``issuer``; both lie in the folder, as their keys do."""
         key, request, cert = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "pem"))
         conf = self.folder / f"{name}.ext"
         conf.write_text(f"basicConstraints=critical,{constraints}\n" + "".join(f"{line}\n" for line in extensions))
         subject = ("-subj", f"/CN={name}")
-        self._run("req", "-new", "-newkey", "rsa:2048", "-nodes", *subject, "-keyout", key, "-out", request)
+        openssl("req", "-new", *subject, "-key", key, "-out", request)
         signed = ("-signkey", key) if name == issuer else (
             "-CA", self.folder / f"{issuer}.pem", "-CAkey", self.folder / f"{issuer}.key", "-CAcreateserial"
         )  # fmt: skip
-        self._run("x509", "-req", "-in", request, *signed, "-days", str(days), "-extfile", conf, "-out", cert)
+        openssl("x509", "-req", "-in", request, *signed, "-days", str(days), "-extfile", conf, "-out", cert)
         return cert
 
     def der(self, name: str) -> bytes:
@@ -67,15 +81,11 @@ class Authority:
         context.load_cert_chain(chain, self.folder / f"{name}.key")
         return context
 
-    def _run(self, *arguments: object) -> None:
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
-
 
 @pytest.fixture
-def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
+def authority(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
     folder = tmp_path / "authority"
-    folder.mkdir()
-    made = Authority(folder)
+    made = Authority(folder, keys)
     monkeypatch.setenv("SSL_CERT_FILE", str(folder / "root.pem"))
     return made
 
