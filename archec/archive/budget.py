@@ -9,15 +9,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of what a run fetches; 0 means no limit. ``seconds`` count from the start of the phase."""
+    """Limits of what a run fetches; 0 means no limit. ``seconds`` count from the start of the phase. ``spent``: nothing
+    may be fetched, because an earlier phase has used it up."""
 
     files: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    spent: bool = False
 
     def __bool__(self) -> bool:
         """Whether there is any limit."""
-        return bool(self.files or self.bytes or self.seconds)
+        return bool(self.files or self.bytes or self.seconds or self.spent)
 
 
 NO_LIMIT = Budget()
@@ -46,7 +48,7 @@ class BudgetUse:
     def exhausted(self) -> bool:
         """Whether bytes or time are exhausted, so that no more requests may be started."""
         budget = self._budget
-        if budget.bytes and self.bytes >= budget.bytes:
+        if budget.spent or (budget.bytes and self.bytes >= budget.bytes):
             return True
         return bool(budget.seconds and self._began is not None and self._clock() - self._began >= budget.seconds)
 

@@ -13,6 +13,7 @@ from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.warc import records
 from archec.warc.records import Contents, Observation, RecordKind
+from archec.web.headers import TLS_FIELD
 
 
 def states(obi: Obi) -> Iterator[Observation]:
@@ -35,8 +36,10 @@ def state(obi: Obi, tist: int, sha256: str) -> Observation:
     if note is None:
         return Observation(_kind(obi.id, ""), obi.id, tist, tist, sha256, size, kind)
     own = _kind(obi.id, note.target)
+    headers = tuple(header for header in note.headers if header[0] != TLS_FIELD)
+    tls = dict(note.headers).get(TLS_FIELD, "")
     return Observation(
-        own, obi.id, tist, tist, sha256, size, kind, note.status, note.headers, note.target, at=at
+        own, obi.id, tist, tist, sha256, size, kind, note.status, headers, note.target, at=at, tls=tls
     )
 
 

@@ -428,6 +428,10 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     dois: tuple[tuple[str, str], ...] = ()
     options: dict[str, Any] = {}
 
+    def is_due(self, now: int) -> bool:
+        """Whether another attempt is useful at the tist ``now``."""
+        return 0 < self.due <= now
+
 
 class Position(NamedTuple):
     """The position up to which the catalogue has followed the journals: the run, and the number, stamp and sha256 of

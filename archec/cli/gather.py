@@ -186,13 +186,13 @@ def gather(
 
 
 def _left(budget: Budget, report: Report | None, started: float) -> Budget:
-    """The remaining budget of a gathering; if none is left, one that allows nothing."""
+    """The remaining budget of a gathering."""
     files = sum(report.fobis.get(outcome.value, 0) for outcome in Outcome) if report is not None else 0
     received = report.fetched_bytes if report is not None else 0
     left = Budget(budget.files - files, budget.bytes - received, budget.seconds - (time.monotonic() - started))
     pairs = zip((budget.files, budget.bytes, budget.seconds), (left.files, left.bytes, left.seconds), strict=True)
     if any(most and rest <= 0 for most, rest in pairs):
-        return Budget(seconds=1e-9)
+        return Budget(spent=True)
     return Budget(max(left.files, 0), max(left.bytes, 0), max(left.seconds, 0.0))
 
 

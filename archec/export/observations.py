@@ -38,7 +38,7 @@ from archec.store.reader import open_obi
 from archec.store.sorting import SortedLines
 from archec.tist import iso
 from archec.warc.cdxj import prefix
-from archec.warc.records import LOSS, TLS_FIELD, Observation
+from archec.warc.records import LOSS, Observation
 
 _CHUNK = 500
 _MAX_HOPS = 64
@@ -210,8 +210,7 @@ def of_fobi(fobi: Obi, visits: Visits | None, since: int) -> Iterator[Observatio
         if _same_way(noted, visit):
             referred.add(noted.tist)
             by_server = visit.not_modified and noted.kind != "redirect"
-            headers = ((TLS_FIELD, visit.tls),) if visit.tls else ()
-            yield noted._replace(kind="revisit", tist=visit.tist, unchanged=by_server, headers=headers)
+            yield noted._replace(kind="revisit", tist=visit.tist, unchanged=by_server, headers=(), tls=visit.tls)
     for tist, sha256 in fobi.history:
         if sha256 is not None and (tist >= since or tist in referred):
             yield state(fobi, tist, sha256)

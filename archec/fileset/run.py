@@ -295,6 +295,6 @@ def due_requests(config: Config, now: int) -> list[Line]:
     """Returns requests for the base URLs that are due at ``now``, with the options of their last ingest, the longest
     overdue first."""
     with open_catalogue(config.database, base=config.base, read_only=True) as catalogue:
-        due = [one for one in catalogue.ingests() if 0 < one.due <= now]
+        due = [one for one in catalogue.ingests() if one.is_due(now)]
     due.sort(key=lambda one: (one.due, one.base_url, one.ingest_type))
     return [(one.base_url, IngestRequest(one.base_url, one.ingest_type, options=one.options)) for one in due]

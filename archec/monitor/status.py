@@ -175,7 +175,7 @@ def _due_filesets(catalogue: Catalogue, now: int) -> Due:
     first, due = MAX_TIST + 1, 0
     for ingest in catalogue.ingests():
         first = min(first, ingest.due or first)
-        due += 0 < ingest.due <= now
+        due += ingest.is_due(now)
     return Due(due, False, first if first <= MAX_TIST else None)
 
 

@@ -52,8 +52,8 @@ class Observation(NamedTuple):
     ``noted`` is the tist at which the state was noted; for a revisit and a loss it is earlier than ``tist``. ``at`` is
     the tist under which the bytes are stored, 0 if it is the same. ``sha256``, ``size`` (-1: unknown) and ``type``
     (media type) describe the bytes; ``status``, ``headers`` and ``target`` (of a redirect) the response. ``unchanged``:
-    a revisit relies on the server's 304, not on a comparison of bytes. The ``headers`` of a loss are what is known
-    about it.
+    a revisit relies on the server's 304, not on a comparison of bytes. ``tls`` are the TLS exceptions that were needed.
+    The ``headers`` of a loss are what is known about it.
     """
 
     kind: RecordKind
@@ -68,6 +68,7 @@ class Observation(NamedTuple):
     target: str = ""
     unchanged: bool = False
     at: int = 0
+    tls: str = ""
 
 
 class Contents(NamedTuple):
@@ -155,8 +156,6 @@ def http_head(seen: Observation) -> StatusAndHeaders:
     size = "0" if seen.kind == "redirect" else str(seen.size)
     headers: list[tuple[str, str]] = []
     for name, value in seen.headers:
-        if name == TLS_FIELD:
-            continue
         value = _CONTROL.sub(" ", value).strip()
         if name.lower() == "content-length" and value != size and size != "-1":
             name = f"X-Archive-Orig-{name}"
@@ -177,8 +176,6 @@ def http_head(seen: Observation) -> StatusAndHeaders:
     return head
 
 
-TLS_FIELD = "archec-tls"
-"""A field among recorded headers that is not the server's: the TLS exceptions that were needed."""
 _SHA256 = "WARC-X-Archec-SHA256"
 """The header for the SHA-256 by which archec identifies contents. WARC digests are SHA-1, as other tools expect."""
 
@@ -262,8 +259,7 @@ def loss(seen: Observation, block: bytes) -> ArcWarcRecord:
 
 def _headers(seen: Observation, payload: str, block: str) -> dict[str, str]:
     kind = "response" if seen.kind == "redirect" else seen.kind
-    needed = dict(seen.headers).get(TLS_FIELD)
-    return ({"WARC-X-Archec-TLS": needed} if needed else {}) | {
+    return ({"WARC-X-Archec-TLS": seen.tls} if seen.tls else {}) | {
         "WARC-Record-ID": record_id(seen.tist, seen.id, kind),
         "WARC-Date": iso(seen.tist),
         "WARC-Payload-Digest": payload,
