@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -33,7 +34,10 @@ _ROOM = 4_000_000_000
 
 
 def pytest_configure() -> None:
-    """Ctrl-C works in what the tests start, also where a shell runs them in the background and has it ignored."""
+    """Ctrl-C works in what the tests start, also where a shell runs them in the background and has it ignored. Compiled
+    modules are kept, else each of many hundred processes compiles them."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

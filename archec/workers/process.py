@@ -46,7 +46,8 @@ class Process:
             try:
                 self._process = subprocess.Popen(
                     # -I and a path without the working directory: workers must not import a json.py from there.
-                    (sys.executable, "-I", "-c", _BOOT, *words),
+                    # -S: the path is complete.
+                    (sys.executable, "-I", "-S", "-c", _BOOT, *words),
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
