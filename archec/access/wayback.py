@@ -57,6 +57,7 @@ class Wanted:
     last: int
     offset: int
     resume: tuple[bytes, int]
+    by_number: bool
     show_resume: bool
     dupes: bool
     skips: bool
@@ -90,8 +91,6 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
     if output not in ("", "json", "text", "csv"):
         raise UsageError(f"output={output[:40]} not supported; use json, text")
     resume = take.one("resumeKey")
-    if query.closest and (resume or take.flag("showResumeKey")):
-        raise UsageError("resumeKey and showResumeKey are not supported with closest")
     return query, Wanted(
         fields,
         output == "json",
@@ -102,6 +101,7 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
         max(-limit, 0),
         0 if resume else min(take.number("offset", 0), _MAX_OFFSET),
         _resumed(resume) if resume else (b"", 0),
+        query.order == "closest",
         take.flag("showResumeKey"),
         take.flag("showDupeCount"),
         take.flag("showSkipCount"),
@@ -228,8 +228,8 @@ class _Selection:
             if wanted.limit and count == wanted.limit:
                 self.resume_key = _resume_key(last, same)
                 return
-            same = same + 1 if row.line == last else 1
-            self.any, last = True, row.line
+            same = same + 1 if wanted.by_number or row.line == last else 1
+            self.any, last = True, b"" if wanted.by_number else row.line
             counted = dict(zip(wanted.counters, more, strict=True))
             yield [counted[name] if name in counted else _value(row, name) for name in wanted.columns]
 
@@ -298,16 +298,17 @@ def _value(row: Row, name: str) -> str:
 
 
 def _resume_after(rows: Iterator[tuple[Row, list[str]]], line: bytes, count: int) -> Iterator[tuple[Row, list[str]]]:
-    """Skips the first ``count`` rows with this line, which were returned before."""
+    """Skips the first ``count`` rows with this line (any, if it is empty), which were returned before."""
     for row, more in rows:
-        if count and row.line == line:
+        if count and (row.line == line or not line):
             count -= 1
         else:
             yield row, more
 
 
 def _resume_key(line: bytes, count: int) -> str:
-    """Where a result continues: after ``count`` rows with the line of its last row."""
+    """Where a result continues: after ``count`` rows with the line of its last row. With ``closest``, all rows are
+    counted, and the line is empty."""
     return urlsafe_b64encode(zlib.compress(b"%d %s" % (count, line))).decode("ascii").rstrip("=")
 
 

@@ -145,12 +145,12 @@ def resumed(get: httpx.Client, query: str) -> list[str]:
 def test_resume_keys_lead_through_everything_once(get: httpx.Client) -> None:
     found = resumed(get, "url=many.org/*&collection=many&limit=5000")
     assert [one.split(" ")[2] for one in found] == [f"http://many.org/{n:06d}" for n in range(12_000)]
-    for query in ("collection=twice", "collection=twice&to=2015", "sort=reverse", "collapse=digest", "from=20140601"):
+    for query in ("collection=twice", "collection=twice&to=2015", "sort=reverse", "collapse=digest", "from=20140601",
+                  "closest=20150601", "collection=twice&closest=2014&sort=closest"):  # fmt: skip
         whole = get.get(f"{IA}?url=a.org&{query}").text.splitlines()
         assert len(whole) > 1
         assert resumed(get, f"url=a.org&{query}&limit=1") == whole, query
     assert resumed(get, "url=a.org&offset=1&limit=1") == get.get(f"{IA}?url=a.org").text.splitlines()[1:]
-    assert get.get(f"{IA}?url=a.org&closest=2014&showResumeKey=true").status_code == 400
 
 
 def test_pages(get: httpx.Client) -> None:
