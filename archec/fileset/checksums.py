@@ -12,15 +12,16 @@ from archec.fileset.status import Status
 _HEX = re.compile("[0-9a-f]+")
 _LENGTHS = {"md5": 32, "sha1": 40, "sha256": 64}
 _OTHERS = {"sha224": 56, "sha384": 96, "sha512": 128}
-_BY_LENGTH = {length: name for name, length in _LENGTHS.items()}
+_BY_LENGTH = {length: name for name, length in (_LENGTHS | _OTHERS).items()}
 
 
 class Checksums(NamedTuple):
-    """Checksums as lower-case hex digits; None if not known."""
+    """Checksums as lower-case hex digits; None if not known. ``other`` is one of another kind: ``sha512:...``."""
 
     md5: str | None = None
     sha1: str | None = None
     sha256: str | None = None
+    other: str | None = None
 
     @classmethod
     def of(cls, digests: Digests) -> Checksums:
@@ -39,9 +40,7 @@ def read_whole(stream: BinaryIO) -> tuple[Digests, bytes]:
 
 def checksums(*written: str | None, kind: str | None = None) -> Checksums:
     """Parses checksums such as ``md5:900150...`` or ``SHA-1:...``. The kind of one without a prefix is ``kind``, or
-    follows from its length.
-
-    Other kinds (SHA-512), and text that is no checksum, are ignored.
+    follows from its length. Text that is no checksum is ignored.
     """
     found: dict[str, str] = {}
     for text in written:
@@ -49,17 +48,23 @@ def checksums(*written: str | None, kind: str | None = None) -> Checksums:
         name = (prefix if colon else kind or "").lower().replace("-", "").replace("_", "")
         if not name:
             name = _BY_LENGTH.get(len(digits), "")
-        if _LENGTHS.get(name) == len(digits) and _HEX.fullmatch(digits):
+        if not name or not _HEX.fullmatch(digits):
+            continue
+        if name not in _LENGTHS:
+            found.setdefault("other", f"{name}:{digits}")
+        elif _LENGTHS[name] == len(digits):
             found.setdefault(name, digits)
     return Checksums(**found)
 
 
 def other_checksum(file: FilesetManifestFile) -> tuple[str, str] | None:
     """Returns the kind and hex digits of a checksum of another kind (SHA-224, SHA-384, SHA-512), if a platform gave
-    one."""
-    text = (file.extra or {}).get("platform_checksum")
-    kind, _, digits = text.lower().rpartition(":") if isinstance(text, str) else ("", "", "")
-    kind = kind.replace("-", "").replace("_", "")
+    one that can be compared."""
+    extra = file.extra or {}
+    text = extra.get("platform_checksum")
+    if not isinstance(text, str) or extra.get("soft_checksum") is True:
+        return None
+    kind, _, digits = text.rpartition(":")
     return (kind, digits) if _OTHERS.get(kind) == len(digits) and _HEX.fullmatch(digits) else None
 
 

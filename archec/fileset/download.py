@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import hashlib
 import re
+import time
 import zlib
 from collections.abc import AsyncIterable, Callable, Mapping
 from concurrent.futures import Executor
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from archec.archive.ledger import Download, Ledger
 from archec.catalogue.model import FilesetManifestFile
+from archec.config import FetchConfig
 from archec.fileset.asking import Asker
 from archec.fileset.checksums import Checksums, mismatch, other_checksum
 from archec.fileset.platforms.base import FilesetPlatformHelper
@@ -25,6 +27,7 @@ from archec.store.writer import Temp, Writer
 from archec.text.sniff import UNKNOWN, bare_type, sniff
 from archec.web.door import Response, content
 from archec.web.headers import kept, raw_headers
+from archec.web.policy import Tuning
 
 _T = TypeVar("_T")
 _BLOCK = 1 << 20
@@ -34,7 +37,9 @@ _MOST_OF_ERROR = 100_000
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,18})")
 _MOST_ATTEMPTS = 1000
-"""Requests for one file in one run. An attempt that adds more than 1 %, or 1 MiB if that is less, is no failure."""
+"""Requests for one file in one run. An attempt that adds more than 1 %, or 1 MiB if that is less, is no failure, unless
+all of them together are slower than ``fetch.min_rate``."""
+_GRACE = Tuning().rate_grace
 _DROPPED = frozenset({"location", "link"})
 UNPACKED = "x-archive-orig-content-encoding"
 """Replaces the Content-Encoding header of a response whose body is stored decompressed."""
@@ -97,11 +102,11 @@ class Downloader:
         ledger: Ledger,
         run: int,
         threads: Executor,
-        retries: int,
+        config: FetchConfig,
         progress: Progress,
     ) -> None:
         self._asker, self._writer, self._ledger, self._run = asker, writer, ledger, run
-        self._threads, self._retries, self._progress = threads, retries, progress
+        self._threads, self._config, self._progress = threads, config, progress
 
     async def fetch(
         self, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None, room: Room
@@ -147,7 +152,8 @@ class _Transfer:
             if whole is not None:
                 return whole
         failures = attempts = 0
-        most = self._size
+        most = first = self._size
+        began = time.monotonic()
         while True:
             attempts += 1
             try:
@@ -156,10 +162,12 @@ class _Transfer:
                     return outcome
             except PlatformHttpError as error:
                 await self._in_thread(self._write, self._pieces)
-                now = self._size
-                failures = 0 if self._answer.validator and now > most + min(_BLOCK, most // 100) else failures + 1
+                now, seconds = self._size, time.monotonic() - began
+                has_grown = bool(self._answer.validator) and now > most + min(_BLOCK, most // 100)
+                is_slow = seconds > _GRACE and now - first < self._of._config.min_rate * seconds
+                failures = 0 if has_grown and not is_slow else failures + 1
                 most = max(most, now)
-                if failures > self._of._retries or attempts >= _MOST_ATTEMPTS:
+                if failures > self._of._config.retries or attempts >= _MOST_ATTEMPTS:
                     self.keep()
                     status = error.status if error.status is Status.BLOCKED_ADDRESS else Status.ERROR_PLATFORM_DOWNLOAD
                     return NotFetched(status, error.message)
@@ -300,7 +308,8 @@ class _Transfer:
         self._read_head(temp)
         head, answer = self._head, self._answer
         kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
-        has_checksum = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
+        stated = (file.md5, file.sha1, file.sha256, other_checksum(file))
+        has_checksum = any(stated) and not (file.extra or {}).get("soft_checksum")
         is_proven = has_checksum and wrong is None
         is_declared_page = file.size is None and kind.startswith("text/") and bare_type(answer.content_type) == PAGE
         if (kind == PAGE or is_declared_page) and not is_proven and not _is_page(file):

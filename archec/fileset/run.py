@@ -180,7 +180,7 @@ def _run(
         async with _platforms(config) as sender, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
             asker = Asker(config.fetch, config.agent, sender, registry.helpers)
-            downloader = Downloader(asker, committer.store, ledger, run, threads, config.fetch.retries, counter)
+            downloader = Downloader(asker, committer.store, ledger, run, threads, config.fetch, counter)
             parts = Work(
                 archive, run, committer, committer.store, ledger, asker, downloader, registry, _policy(config), options,
                 items, kept, refused=refused,

@@ -37,7 +37,7 @@ from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
-from archec.fileset import asking, run
+from archec.fileset import asking, download, run
 from archec.fileset.context import IngestOptions
 from archec.fileset.lookup import all_filesets, find_fileset, read_manifest
 from archec.fileset.model import IngestRequest, IngestStrategy
@@ -247,6 +247,20 @@ def test_a_download_that_breaks_off_at_every_quarter_goes_on(filesets: Filesets,
     platform.behaviours[where] = broken_at_quarters
     result = filesets.ingest(url)[0]
     assert result.status == "success-file", result.message
+    assert platform.sent[where] == 400_000
+
+
+def test_a_download_that_goes_on_too_slowly_ends(
+    folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "_GRACE", 0.0)
+    filesets = make_archive(folder, platform, fetch={"min_rate": "1GB"})
+    url, where = zenodo(platform, 7, {"p": 400_000}), "/api/records/7/files/p/content"
+    platform.behaviours[where] = broken_at_quarters
+    assert filesets.ingest(url)[0].status == "error-platform-download"
+    assert platform.sent[where] == 200_000, "one retry"
+    monkeypatch.setattr(download, "_GRACE", 30.0)
+    assert filesets.ingest(url)[0].status == "success-file"
     assert platform.sent[where] == 400_000
 
 

@@ -370,7 +370,8 @@ def manifest_file(
     status: str | None = None,
 ) -> FilesetManifestFile:
     """Builds the row of a file as its platform describes it. Null values in ``extra`` are dropped."""
-    kept = {name: value for name, value in (extra or {}).items() if value is not None}
+    both = {**(extra or {}), "platform_checksum": sums.other}
+    kept = {name: value for name, value in both.items() if value is not None}
     return FilesetManifestFile(
         path, size, sums.md5, sums.sha1, sums.sha256, mimetype or None, kept or None, status, url
     )  # fmt: skip

@@ -229,8 +229,6 @@ def _file(row: Field, base: str, now: int) -> FilesetManifestFile:
             "unf": data["UNF"].text_or_none(),
         }
         mimetype = data["originalFileFormat"].text_or_none() or mimetype
-    elif kind and value and not any(sums):
-        extra["platform_checksum"] = f"{kind}:{value}"
     status = _closed(row, data, extra, now)
     return manifest_file(path, size, sums, url, mimetype, extra, status)
 

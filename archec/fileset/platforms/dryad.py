@@ -73,11 +73,7 @@ def _file(row: Field, base: str) -> FilesetManifestFile:
     links = row["_links"]
     names = ("stash:download", "stash:file-download")
     link = next((links[name]["href"] for name in names if not links[name].is_null), links[names[0]]["href"])
-    digest, kind = row["digest"].text_or_none(), row["digestType"].text_or_none()
-    sums = checksums(digest, kind=kind)
-    extra: dict[str, object] = {}
-    if digest and not any(sums):
-        extra["platform_checksum"] = f"{kind}:{digest}"
+    sums = checksums(row["digest"].text_or_none(), kind=row["digestType"].text_or_none())
     url = download_url(link, base + "/")
     path, size = row["path"].text(), row["size"].whole_or_none()
-    return manifest_file(path, size, sums, url, row["mimeType"].text_or_none(), extra)
+    return manifest_file(path, size, sums, url, row["mimeType"].text_or_none())
