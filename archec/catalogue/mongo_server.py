@@ -181,7 +181,9 @@ def _brief(error: PyMongoError) -> str:
         text = str(faults[0].get("errmsg", "")) if faults else "bulk write failed"
     else:
         text = str(error)
-    text = " ".join(text.partition(", full error:")[0].partition(", Timeout:")[0].split())
+    for addition in (", full error:", ", Timeout:", " (configured timeouts:"):
+        text = text.partition(addition)[0]
+    text = " ".join(text.split())
     return text if len(text) <= 300 else f"{text[:300]}..."
 
 

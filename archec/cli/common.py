@@ -13,9 +13,10 @@ import click
 from archec.archive import opening
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Obi
 from archec.config import DEFAULT_FILE, Config, load
 from archec.digest import Digests
-from archec.errors import CatalogueError, CatalogueGone, UsageError
+from archec.errors import BadName, CatalogueError, CatalogueGone, NotHeld, UsageError
 from archec.export.units import Selection, units
 from archec.store.durable import storage_errors, user_name
 from archec.terminal.output import note
@@ -25,18 +26,25 @@ from archec.units import parse_duration, parse_share, parse_size
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _CHUNK = 1 << 18
+_IDENTIFIERS = ("doi:", "hdl:", "10.")
 COMPLETE = "_ARCHEC_COMPLETE"
 """The environment variable with which a shell requests completions."""
 
 
 class _Parsed(click.ParamType):  # type: ignore[type-arg]  # it takes one in new versions of click only
-    """An option value parsed by a function, which raises an :class:`ArchecError`."""
+    """An option value parsed by a function, to whose errors the name of the option is added."""
 
     def __init__(self, name: str, parse: Callable[[str], float]) -> None:
         self.name, self._parse = name, parse
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
-        return self._parse(value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except (BadName, UsageError) as error:
+            option = f"{param.opts[-1]}: " if param is not None else ""
+            raise UsageError(f"{option}{error.message}", hint=error.hint) from error
 
 
 DATE, WHEN = _Parsed("date", parse_when), _Parsed("when", parse_when)
@@ -121,6 +129,22 @@ def opened(config: Config | Path | None) -> Iterator[Archive]:
             note(f"warning: the catalogue {archive.catalogue.url} is behind the journals")
             note("    the next run or 'archec check --fix' updates it")
         yield archive
+
+
+def find_cited(archive: Archive, asked: str) -> tuple[Obi, int | None]:
+    """An obi by its id, or a fileset by its DOI or handle, and then the tist of the state that this names. Raises
+    :class:`NotHeld` and :class:`BadName`."""
+    from archec.archive.lookup import find  # commands that look nothing up do not need it
+
+    try:
+        return find(archive.catalogue, asked), None
+    except (NotHeld, BadName):
+        if not asked.strip().lower().startswith(_IDENTIFIERS):
+            raise
+        from archec.fileset.lookup import find_fileset  # slow to import, and rarely needed
+
+        held = find_fileset(archive, asked)
+        return held.obi, held.tist
 
 
 def warn_if_unknown(catalogue: Catalogue, wanted: Selection) -> None:

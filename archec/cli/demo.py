@@ -35,7 +35,7 @@ def demo(context: click.Context, directory: Path | None) -> None:
     folder = directory or Path(tempfile.mkdtemp(prefix="archec-demo-"))
     config = make_archive(folder)
     file = folder / DEFAULT_FILE
-    echo(f"The archive of the demo is in the directory of {file.absolute()}")
+    echo(f"The archive of the demo is in {folder.absolute()}")
     with meter_for() as meter:
         for stage in play(config, meter):
             click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)

@@ -15,7 +15,7 @@ import click
 from archec.archive.lookup import find, give, held_at
 from archec.archive.opening import Archive
 from archec.catalogue.model import Obi
-from archec.cli.common import WHEN, config_option, opened
+from archec.cli.common import WHEN, config_option, find_cited, opened
 from archec.errors import BadName, NotHeld, UsageError
 from archec.ids import is_fileset, is_url, parse_fileset
 from archec.store.durable import open_whole
@@ -25,9 +25,6 @@ from archec.units import human_size
 
 if TYPE_CHECKING:
     from archec.fileset.lookup import HeldFileset
-
-
-_IDENTIFIERS = ("doi:", "hdl:", "10.")
 
 
 @click.command()
@@ -64,17 +61,13 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
                 from archec.fileset.lookup import find_fileset  # as below
 
                 tist = find_fileset(archive, obi).tist
-            found = find(archive.catalogue, obi)
+            found, cited = find_cited(archive, obi)
         except (NotHeld, BadName):
-            if "!/" in obi:
-                _get_member(archive, obi, tist, output)
-                return
-            if not obi.strip().lower().startswith(_IDENTIFIERS):
+            if "!/" not in obi:
                 raise
-            from archec.fileset.lookup import find_fileset  # as below
-
-            named = find_fileset(archive, obi)
-            found, tist = named.obi, named.tist if tist is None else tist
+            _get_member(archive, obi, tist, output)
+            return
+        tist = cited if tist is None else tist
         held = held_at(archive, found, _moment(tist, found))
         with _target(output) as target:
             give(archive.layout, held, target.write)

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from archec.archive.conclusions import Explanation, explain, last_seen
-from archec.archive.lookup import HistoryRow, find, rows
+from archec.archive.lookup import HistoryRow, rows
 from archec.archive.revision import evidence_of
 from archec.catalogue.codec import plain
 from archec.catalogue.model import Obi
-from archec.cli.common import config_option, json_option, opened
+from archec.cli.common import config_option, find_cited, json_option, opened
 from archec.store.layout import Layout
 from archec.terminal.output import echo, echo_json
 from archec.tist import MAX_TIST, iso
@@ -32,14 +32,14 @@ _LESS = frozenset({"superseded", "retracted", "conflict", "elsewhere"})
 def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: Path | None) -> None:
     """Show every incidence of ID, oldest first.
 
-    ID is a handle or a URL in any spelling. Shows the tist, time, kind, sha256, size, path in the obi store, redirects,
-    HTTP status and type of each incidence. A handle was last seen in the newest data set that contains its last state,
-    a URL at the last visit that received or confirmed contents.
+    ID is a handle or a URL in any spelling, or the id or DOI of a fileset. Shows the tist, time, kind, sha256, size,
+    path in the obi store, redirects, HTTP status and type of each incidence. A handle was last seen in the newest data
+    set that contains its last state, a URL at the last visit that received or confirmed contents.
 
     Example: archec history RePEc:smp:wpaper:2024-01
     """
     with opened(config_file) as archive:
-        found = find(archive.catalogue, obi)
+        found, _ = find_cited(archive, obi)
         evidence = evidence_of(archive.catalogue)
         incidences = list(rows(archive, found, evidence))
         seen = last_seen(found, evidence)

@@ -55,7 +55,7 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
             else:
                 lines.text("{run}  {group:<5} {id}  {title}".format_map(row).rstrip())
     if not lines.any and not as_json:
-        note("no losses are held back" + (f" by run {words[0]}" if words else ""))
+        note("no losses are held back" + (f" by run {run}" if words else ""))
 
 
 def _rows(catalogue: Catalogue, run: int | None) -> Iterator[dict[str, Any]]:

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from archec.archive.lookup import find
-from archec.cli.common import READABLE, WHEN, config_option, digests_of, json_option, opened, output_option
+from archec.cli.common import READABLE, WHEN, config_option, digests_of, find_cited, json_option, opened, output_option
 from archec.errors import CorruptArchive, UsageError
 from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
 from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
@@ -66,7 +65,8 @@ def prove(
         if older is not None:
             text = str(prove_growth(archive.layout, read_seal(older), sealed, meter))
         else:
-            obi = find(archive.catalogue, arguments[0])
+            obi, cited = find_cited(archive, arguments[0])
+            when = cited if when is None else when
             moment = when if when is not None else max(int(time.time()), obi.history.last or 0)
             text = str(prove_entry(archive.layout, obi, moment, sealed, meter))
     if output is None:

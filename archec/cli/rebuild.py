@@ -10,7 +10,7 @@ from archec.archive.recovery import need_run
 from archec.archive.recovery import rebuild as rebuild_catalogue
 from archec.catalogue.interface import redact
 from archec.catalogue.open import open_catalogue
-from archec.cli.common import config_option, json_option
+from archec.cli.common import config_option, json_option, run_of
 from archec.config import load
 from archec.errors import UsageError
 from archec.store.layout import open_store
@@ -21,10 +21,10 @@ from archec.terminal.progress import meter_for
 
 @click.command()
 @click.option("--database", metavar="URL", help="Write to this database instead of the configured one.")
-@click.option("--until", type=click.IntRange(1), metavar="RUN", help="Only up to the end of this run.")
+@click.option("--until", "until_run", metavar="RUN", help="Only up to the end of this run.")
 @json_option
 @config_option
-def rebuild(database: str | None, until: int | None, as_json: bool, config_file: Path | None) -> None:
+def rebuild(database: str | None, until_run: str | None, as_json: bool, config_file: Path | None) -> None:
     """Rebuild the catalogue from the archive directory alone.
 
     It is built from the journals in archive/runs. The database is emptied once all journals have been read and found
@@ -37,6 +37,7 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
     Example: archec rebuild
     """
     config = load(config_file)
+    until = run_of(until_run, config_file) if until_run is not None else 0
     if until and not database:
         raise UsageError("--until needs a separate database", hint="give one with --database URL")
     if until and database == config.database:
@@ -48,7 +49,7 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
         catalogue = open_catalogue(database or config.database, base=config.base, create=True)
         try:
             with meter_for() as meter:
-                batches = rebuild_catalogue(layout, catalogue, until=until or 0, meter=meter)
+                batches = rebuild_catalogue(layout, catalogue, until=until, meter=meter)
             counts = catalogue.counts()
             url = catalogue.url
         finally:

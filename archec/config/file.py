@@ -137,7 +137,9 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
     except Misfit as error:
         raise ConfigError(f"{where}: {_USERINFO.sub('***@', str(error))}") from error
     except (ValueError, ArchecError) as error:
-        raise ConfigError(f"{where}: {_shown(value)}: {error}") from error
+        problem = str(error)
+        given = "" if problem.startswith(repr(value)) else f"{_shown(value)}: "
+        raise ConfigError(f"{where}: {given}{problem}") from error
 
 
 def _shown(value: object) -> str:

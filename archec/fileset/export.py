@@ -146,15 +146,17 @@ def _bagit(of: _Export) -> None:
         rows = (((file.platform_url or "").replace(" ", "%20"), file.size, safe_path(file)) for file in files)
         tags["fetch.txt"] = "".join(f"{url} {size} data/{path}\n" for url, size, path in rows)
     manifest, size = held.manifest, sum(file.size or 0 for file in files)
-    description = " ".join(manifest.title.split()), not_held(manifest.manifest)
-    about = {
-        "Bagging-Date": _date(held.tist),
-        "Bag-Software-Agent": f"archec {__version__}",
-        "External-Identifier": f"{manifest.fileset}@{manifest.version or held.tist}",
-        "External-Description": ". ".join(filter(None, description)),
-        "Payload-Oxum": f"{size}.{len(files)}",
-    }
-    tags["bag-info.txt"] = "".join(f"{name}: {value}\n" for name, value in about.items() if value)
+    description, known = ". ".join(filter(None, (manifest.title, not_held(manifest.manifest)))), _about(held)
+    about = (
+        ("Bagging-Date", _date(held.tist)),
+        ("Bag-Software-Agent", f"archec {__version__}"),
+        ("External-Identifier", f"{manifest.fileset}@{manifest.version or held.tist}"),
+        ("External-Identifier", known["identifier"] if known["identifier"] != manifest.fileset else ""),
+        ("External-Identifier", known.get("url", "")),
+        ("External-Description", description),
+        ("Payload-Oxum", f"{size}.{len(files)}"),
+    )
+    tags["bag-info.txt"] = "".join(f"{name}: {' '.join(value.split())}\n" for name, value in about if value)
     for name, text in tags.items():
         (folder / name).write_text(text, encoding="utf-8")
     for kind, digest in (("md5", md5_hex), ("sha256", sha256_hex)):
@@ -204,8 +206,9 @@ def _data_package(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[s
     names: dict[str, int] = {}
     about = _about(held)
     return {
-        "profile": "data-package", "id": held.manifest.fileset, "title": about["name"],
+        "profile": "data-package", "id": about["identifier"], "title": about["name"],
         "description": about["description"],
+        **({"version": about["version"]} if "version" in about else {}),
         **({"homepage": about["url"]} if "url" in about else {}),
         "resources": [
             {"name": _resource_name(file, names), "path": safe_path(file), "bytes": file.size,

@@ -74,7 +74,7 @@ def rows(filesets: Filesets, *arguments: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def one(filesets: Filesets, platform: Platform) -> Filesets:
     """An archive with one version of a fileset, ingested by its DOI."""
-    url = zenodo(platform, 7, SIZES)
+    url = zenodo(platform, 7, SIZES, doi="10.5281/zenodo.7")
     platform.bodies["/api/handles/10.5281/zenodo.7"] = {"values": [{"type": "URL", "data": {"value": url}}]}
     assert filesets.ingest("doi:10.5281/zenodo.7")[0].status == "success"
     return filesets
@@ -100,6 +100,7 @@ def test_list_and_show(one: Filesets, platform: Platform) -> None:
         assert [file["path"] for file in shown["manifest"]] == list(SIZES)
     assert shown["ingests"][0]["base_url"] == "doi:10.5281/zenodo.7"
     assert command(one, "show", row["id"] + "@99")[0] == 7
+    assert archec_inline(one.config, "history", "doi:10.5281/zenodo.7").out.decode().startswith(row["id"] + "\n")
     code, out = command(one, "list")
     assert code == 0
     assert "3 of 3 files" in out
@@ -294,9 +295,12 @@ def test_copies_are_kept_up_to_date(one: Filesets, tmp_path: Path) -> None:
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == len(SIZES)
 
 
-def test_bags_are_valid(one: Filesets, tmp_path: Path) -> None:
+def test_bags_are_valid(one: Filesets, platform: Platform, tmp_path: Path) -> None:
     bag = bagit.Bag(str(exported(one, "bagit", tmp_path)))
     assert bag.validate()
+    name = f"fileset:zenodo:127.0.0.1%3A{platform.server_port}:6@7"
+    page = f"{platform.url}/records/7"
+    assert bag.info["External-Identifier"] == [name, "https://doi.org/10.5281/zenodo.7", page]
     assert len(bag.payload_entries()) == 3
     folder = tmp_path / "holey"
     code, out = command(one, "export", "10.5281/zenodo.7", "--as", "bagit", "--fetch", str(folder), "--json")

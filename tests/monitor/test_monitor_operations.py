@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from gather_support import environment, make, run, write_papers
+from small_disk import small_disk
 
 from archec.config import load
 
@@ -126,6 +127,11 @@ def test_a_job_that_fails_has_something_to_say(home: Path) -> None:
         assert "nonsense" in told.stderr
     assert 'archec-run {"run": null, "state": "failed"' in cron(home, '"$JOB" gather').stdout
     assert cron(home, '"$JOB" nonsense').returncode == 2
+    log = home / "archive" / "log"
+    shutil.rmtree(log)
+    with small_disk(log, "size=4k"):
+        (log / "verify.log").write_bytes(bytes(4096))
+        assert "Filesystem" in cron(home, '"$JOB" verify').stdout
 
 
 def test_the_second_copy_of_the_docs(home: Path) -> None:
