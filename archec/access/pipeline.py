@@ -27,7 +27,7 @@ def apply(rows: Iterator[Row], query: Query) -> Iterator[Row]:
         rows = filtered(rows, query.filters)
     if query.since or query.until:
         rows = within(rows, query.since, query.until)
-    if query.collapse_time:
+    if query.collapse_time >= 0:
         rows = collapse_time(rows, query.collapse_time)
     if query.order != query.source_order:
         rows = sort_rows(rows, query)

@@ -70,10 +70,10 @@ class KeyRange(NamedTuple):
 
 class Query(Struct, frozen=True):
     """A validated query. ``closest``, ``since`` and ``until`` are full timestamps or empty. ``limit`` is None for all
-    rows. ``sources`` are the sources to query, ``not_sources`` those to skip. ``fields`` are the fields to return.
-    ``given`` are the parameters as received, for remote sources. ``show_source``: rows name their source. ``may_live``:
-    the viewer may use the live web. ``may_push_limit``: the viewer sees all rows, so remote sources may apply the
-    limit."""
+    rows. ``collapse_time`` is -1 if rows are not collapsed. ``sources`` are the sources to query, ``not_sources`` those
+    to skip. ``fields`` are the fields to return. ``given`` are the parameters as received, for remote sources.
+    ``show_source``: rows name their source. ``may_live``: the viewer may use the live web. ``may_push_limit``: the
+    viewer sees all rows, so remote sources may apply the limit."""
 
     url: str
     match: MatchType
@@ -86,7 +86,7 @@ class Query(Struct, frozen=True):
     filters: tuple[Filter, ...] = ()
     fields: tuple[str, ...] = ()
     output: Output = "cdxj"
-    collapse_time: int = 0
+    collapse_time: int = -1
     resolve_revisits: bool = False
     sources: frozenset[str] = frozenset()
     not_sources: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class Query(Struct, frozen=True):
     @property
     def source_order(self) -> Order:
         """The order in which sources return rows: that of the keys if later steps need it."""
-        if self.collapse_time or self.resolve_revisits or (self.order == "closest" and not self.key):
+        if self.collapse_time >= 0 or self.resolve_revisits or (self.order == "closest" and not self.key):
             return "ascending"
         return self.order
 
@@ -203,7 +203,7 @@ def parse_query(
         parse_filters([*take.all("filter"), *(f"=mime:{mime}" for mime in take.all("content_type"))]),
         parse_fields(take.one("fields", "fl")),
         cast(Output, output),
-        take.number("collapseTime", 0),
+        take.number("collapseTime", -1),
         take.flag("resolveRevisits"),
         wanted,
         not_wanted,

@@ -59,7 +59,7 @@ def answer_replay(
     status, tag = _status(record), _tag(loaded)
     held = _held(record, status, size)
     headers = [
-        ("Memento-Datetime", http_date(row.timestamp)),
+        ("Memento-Datetime", http_date(loaded.timestamp)),
         ("Content-Location", at.memento(row)),
         ("Link", links),
         ("ETag", tag),

@@ -41,6 +41,12 @@ class Loaded(NamedTuple):
     row: Row
     record: Record
 
+    @property
+    def timestamp(self) -> str:
+        """The time of the record. Another server may have given another one than that of the row."""
+        stamp = of_date(self.record.get("WARC-Date"))
+        return stamp if len(stamp) == 14 else self.row.timestamp
+
 
 async def load(
     collection: Collection, query: Query, viewer: Viewer, errors: Errors, asked: Asked = _GET
@@ -257,7 +263,7 @@ def answer_record(
     cdx = _NOT_ASCII.sub(lambda one: json.dumps(one[0])[1:-1], as_cdxj(row).decode("utf-8", "replace").strip())
     headers = [
         ("Archive-Source-Coll", row.origin.coll),
-        ("Memento-Datetime", http_date(row.timestamp)),
+        ("Memento-Datetime", http_date(loaded.timestamp)),
         ("Link", links),
         ("WARC-Target-URI", as_uri(record.get("WARC-Target-URI").strip("<> ") or row.url)),
         ("Warcserver-Type", "warc"),

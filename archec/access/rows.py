@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import orjson
@@ -211,7 +212,13 @@ def _source_of(origin: Origin) -> bytes:
 
 
 def as_text(row: Row, fields: Sequence[str] = ()) -> bytes:
-    """Formats a row as values separated by blanks, with ``-`` for missing ones."""
-    names = [name for name in row.all_fields() if not fields or name in fields]
+    """Formats a row as values separated by blanks, with ``-`` for missing ones. Among ``fields``, a column of CDX that
+    the row lacks has its place, so that all rows have the same columns."""
+    names = list(row.all_fields())
+    if fields:
+        for before, name in pairwise(CDX_COLUMNS.values()):
+            if name not in names:
+                names.insert(names.index(before) + 1, name)
+        names = [name for name in names if name in fields]
     values = ("%20".join(row.text(name).split()) or "-" for name in names)
     return (" ".join(values) + "\n").encode("utf-8", "surrogatepass")

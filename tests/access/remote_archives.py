@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,7 +90,7 @@ class Handler(BaseHTTPRequestHandler):
         elif path.startswith("/wayback/http"):
             link = f'<{U}>; rel="original", <http://x/y>; rel="first memento"; datetime="{DATES[STAMPS[0]]}"'
             self._send(302, b"", ("Link", link), ("Location", "/elsewhere"))
-        elif path.startswith(f"/inexact/{STAMPS[0]}id_/"):
+        elif re.match("/inexact/[0-9]+id_/", path):
             self._send(302, b"", ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))
         elif path.startswith("/again/"):
             self._send(302, b"", ("Location", f"{server.url}/pywb/all/{STAMPS[0]}id_/{U}"))

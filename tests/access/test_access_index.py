@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.access.query import key_of, parse_query
+from archec.access.rows import NOWHERE, any_row, as_text
 from archec.access.stamps import seconds
 from archec.ids import urlkey
 
@@ -98,6 +99,9 @@ def test_the_four_forms(get: httpx.Client) -> None:
     text = get.get("/one/index?url=example.org&limit=1&output=text&fl=timestamp,url,nothing")
     assert text.headers["content-type"].startswith("text/plain")
     assert text.text == "20140101000000 http://example.org/\n"
+    without_status = any_row(b'a)/ 20140101000000 {"url":"u","mime":"m","digest":"d"}', NOWHERE)
+    assert without_status is not None
+    assert as_text(without_status, ("digest", "status", "url", "x")) == b"u - d\n"
     links = get.get("/one/index?url=example.org&output=link&limit=2")
     assert links.headers["content-type"] == "application/link-format"
     assert links.text == (
@@ -305,7 +309,7 @@ queries = st.fixed_dictionaries(
         "to": st.sampled_from(["2015", "20181231"]),
         "sort": st.just("reverse"),
         "filter": st.sampled_from(["=status:200", "!status:4", "~timestamp:201"]),
-        "collapseTime": st.sampled_from(["2", "4", "6"]),
+        "collapseTime": st.sampled_from(["0", "2", "4", "6"]),
     },
 )
 

@@ -223,6 +223,8 @@ def test_redirects_are_judged_like_strangers(there: Archives, get: httpx.Client)
     answer = get.get(f"/private/resource?url={U}")
     assert answer.status_code == 404
     assert "not a public address" in answer.json()["errors"]["private"]
+    other = get.get(f"/inexact/resource?url={U}&from=2015")  # leads to the capture of 2014
+    assert other.headers["memento-datetime"] == "Wed, 01 Jan 2014 00:00:00 GMT"
     assert get.get(f"/astray/resource?url={U}").json()["errors"] == {"astray": "it redirects to an invalid URL"}
     assert "not a public address" in json.loads(get.get(f"/led/index?url={U}").headers["reserrors"])["led"]
     for coll in ("moved", "moved-mem"):
