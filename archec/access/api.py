@@ -137,13 +137,14 @@ class Api:
         view = await memento.view(collection, viewer, at.url, last_moment(stamp))
         if view is None:
             return memento.no_memento(viewer)
+        varies = [("Vary", "accept-datetime")] if negotiated else []
         if view.chosen.timestamp != stamp:
-            return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
+            return answer(302, b"", HTML, [("Location", at.memento(view.chosen)), *varies])
         errors = Errors()
         loaded = await load(collection, all_of(at.url, stamp), viewer, errors)
         if loaded.row.timestamp != stamp:
             await loaded.record.close()
-            return answer(302, b"", HTML, [("Location", at.memento(loaded.row))])
+            return answer(302, b"", HTML, [("Location", at.memento(loaded.row)), *varies])
         exchange.note["source"] = loaded.row.origin.source
         async with ClosedOnFailure(loaded.record.close):
             return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)

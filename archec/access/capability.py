@@ -21,13 +21,13 @@ from archec.access.api import Api
 from archec.access.collection import Collection
 from archec.access.errors import Refused
 from archec.access.exchange import Exchange, answer, client_of, message
-from archec.access.gate import Gate
+from archec.access.gate import Gate, TransferEnded
 from archec.access.memento import Lost
 from archec.access.remote import Web
 from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
-from archec.server.observe import sent_of
+from archec.server.observe import abort, sent_of
 from archec.web.door import Policy, Sender
 
 _log = logging.getLogger("archec.access")
@@ -130,6 +130,9 @@ class AccessCapability:
         except Refused as refusal:
             response = message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)
             await self._complete(response, exchange)(scope, receive, send)
+        except TransferEnded:
+            abort(scope)
+            raise
         finally:
             exchange.close()
             kind = exchange.note.get("kind", "other")

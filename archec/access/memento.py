@@ -172,7 +172,7 @@ async def timemap(
         text = _as_json(at, wanted, await to_thread.run_sync(lost, at.url))
     else:
         text = _as_link(at, wanted) if form == "link" else _as_cdxj(at, wanted)
-    headers = [("Link", ", ".join(at.links()[:2]))]
+    headers = [("Link", ", ".join(at.links(wanted.rows[0].url)[:2]))]
     if errors:
         headers.append(("ResErrors", error_header(errors)))
     return answer(200, text.encode("utf-8", "surrogatepass"), _TYPES[form], headers)

@@ -204,11 +204,13 @@ def _prefix(text: str) -> _Prefix:
     """Parses a ``url_prefix``. Raises UsageError."""
     path, mark, query = uri_of(text).partition("?")
     start = key_of(path)
-    whole, _, last = query.rpartition("&")
-    arguments, begun = (
-        frozenset(key_of(f"{path}?{part}")[len(start) + 1 :].split("&")) - {""} for part in (whole, last)
+    given, begun = (
+        frozenset(key_of(f"{path}?{part}")[len(start) + 1 :].split("&")) - {""}
+        for part in (query, query.rpartition("&")[2])
     )
-    return _Prefix(start, path.endswith("/") and not start.endswith("/"), bool(mark), arguments, begun)
+    if not begun <= given:  # the removal of a session id has joined two arguments
+        begun = given
+    return _Prefix(start, path.endswith("/") and not start.endswith("/"), bool(mark), given - begun, begun)
 
 
 def _is_at(url: str, rule: RuleConfig) -> bool | None:

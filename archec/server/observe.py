@@ -22,6 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from archec.errors import ArchecError, StorageFailed
 
+ABORT = "archec.abort"
+"""Key of a scope: the function that :func:`abort` calls."""
 ACCESS_LOG = logging.getLogger("archec.requests")
 _errors = logging.getLogger("archec.server")
 _UNSAFE = re.compile(r'[^\x20-\x7e]|["\\]')
@@ -73,6 +75,11 @@ class Sent:
             self.size += len(message.get("body", b""))
             self.is_complete = not message.get("more_body", False)
         await self._send(message)
+
+
+def abort(scope: Scope) -> None:
+    """Closes the connection of a request at once. The client does not receive what the kernel still holds for it."""
+    scope[ABORT]()
 
 
 def sent_of(scope: Scope) -> Sent:

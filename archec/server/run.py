@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import struct
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -16,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from archec.config import ServerConfig
 from archec.errors import ConfigError
-from archec.server.observe import Cut
+from archec.server.observe import ABORT, Cut
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 15
@@ -45,12 +46,20 @@ class _Bounded(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Called at the end of a request head."""
         self._in_head, self._head = False, 0
+        self.scope[ABORT] = self._abort  # type: ignore[literal-required]
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Called at the end of a request: the next head begins."""
         self._in_head = True
         super().on_message_complete()
+
+
+    def _abort(self) -> None:
+        """Closes the connection, and discards what was sent and has not arrived yet: up to some MB of a response."""
+        at_once = struct.pack("ii", 1, 0)
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        self.transport.abort()
 
 
 def listen(config: ServerConfig) -> socket.socket:

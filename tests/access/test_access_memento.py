@@ -223,6 +223,7 @@ def test_timemaps(base: str, get: httpx.Client) -> None:
     answer = get.get(f"/a/timemap/link/{U}")
     assert answer.headers["content-type"] == "application/link-format"
     assert "vary" not in answer.headers
+    assert rels(get.get("/a/timemap/link/a.org/x?b=2&a=1").headers["link"])["original"][0] == U
     found = rels(answer.text.replace("\n", ""))
     assert found["self"][0] == f"{base}/a/timemap/link/{U}"
     assert f'from="{DATES[0]}"; until="{DATES[2]}"' in answer.text

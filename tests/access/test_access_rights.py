@@ -6,7 +6,9 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
 import selectors
+import socket
 import threading
 import time
 from pathlib import Path
@@ -88,6 +90,32 @@ def test_revoked_and_expired_tokens_are_refused_at_once(tmp_path: Path) -> None:
         run = CliRunner().invoke(access, ["token", "revoke", "reader", "--config", str(config.file)])
         assert run.exit_code == 0, run.output
         assert get.get("/a").status_code == 401
+
+
+def test_a_revoked_token_ends_the_download_of_a_slow_client(tmp_path: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    size = len(head) + (1 << 30)
+    fields = "WARC-Type: response\r\nWARC-Target-URI: http://huge.org/\r\nWARC-Date: 2014-01-01T00:00:00Z\r\n"
+    kind = "application/http; msgtype=response"
+    start = f"WARC/1.0\r\n{fields}Content-Type: {kind}\r\nContent-Length: {size}\r\n\r\n".encode() + head
+    (tmp_path / "huge.warc").write_bytes(start)
+    os.truncate(tmp_path / "huge.warc", len(start) + (1 << 30))
+    write_index(tmp_path / "a.cdxj", [line("http://huge.org/", "20140101000000", filename="huge.warc", offset=0)])
+    config = configured(tmp_path, "collections: {a: {index: a.cdxj, resource: .}}")
+    give_tokens(config)
+    request = f"GET /a/resource?url=huge.org HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {READER}\r\n\r\n".encode()
+    with serving(config) as url, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        slow.sendall(request)
+        assert slow.recv(1 << 12).startswith(b"HTTP/1.1 200")
+        CliRunner().invoke(access, ["token", "revoke", "reader", "--config", str(config.file)])
+        begun, received = time.monotonic(), 0
+        with contextlib.suppress(ConnectionResetError):
+            while data := slow.recv(1 << 12):
+                received += len(data)
+                time.sleep(0.02)  # as slow clients do
+        assert time.monotonic() - begun < 5
+        assert received < 1 << 20  # the kernel holds more
 
 
 def test_a_token_is_printed_once_and_kept_hashed(tmp_path: Path) -> None:
@@ -377,6 +405,12 @@ def test_urls_with_one_key_are_judged_alike(
         assert key_of(url) != key_of(other) or first == second
     starts = Rules((RuleConfig(rights="closed", url_prefix=url),))
     assert key_of(url) != key_of(other) or starts.decide(Subject(other), "", 0).rule == 1
+
+
+def test_a_prefix_whose_session_id_joins_arguments_matches_itself() -> None:
+    prefix = f"http://x.org/?ysid={32 * 'a'}&b"  # its key is org,x)/?yb
+    rules = Rules((RuleConfig(rights="closed", url_prefix=prefix),))
+    assert [rules.decide(Subject(url), "", 0).rule for url in (prefix, f"{prefix}c", "http://x.org/?b")] == [1, 1, 0]
 
 
 @given(
