@@ -133,7 +133,11 @@ def test_bytes_behind_the_length_are_a_fault_of_the_file_whenever_they_come(tmp_
 @pytest.mark.parametrize("goodbye", [b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", b"\r\n"])
 def test_a_goodbye_and_an_empty_line_cast_no_doubt(tmp_path: Path, goodbye: bytes) -> None:
     def spoil(pipe: Pipe, path: str) -> None:
-        asyncio.get_running_loop().call_later(0.002, pipe.transport.write, goodbye)
+        """Once the answer is read, and its body therefore written."""
+        if len(list(tmp_path.iterdir())) == len(pipe.server.asked):
+            pipe.transport.write(goodbye)
+        else:
+            asyncio.get_running_loop().call_later(0.002, spoil, pipe, path)
 
     with serving(spoil) as server:
         hops = fetch(tmp_path, [server.url(f"/{n}") for n in range(3)], settings(per_host=1, delay=0.4))
