@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from project_imports import imports
 from readme_blocks import ROOT, blocks
 
 PACKAGE = ROOT / "archec"
@@ -32,20 +32,6 @@ def room_of(path: Path) -> str:
     """The room in which a module lies; empty for the package's own ``__init__`` and ``__main__``."""
     first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     return "" if first.startswith("__") else first
-
-
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and full name of every import in a module, also of those inside functions."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}:{node.lineno}: a relative import"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            yield node.lineno, name
 
 
 def imported(path: Path) -> Iterator[tuple[int, str]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import configparser
 import re
 import sys
 from pathlib import Path
 
+from project_imports import imports
 from readme_blocks import ROOT
 
 import archec
@@ -33,12 +33,9 @@ def imported(folder: Path) -> dict[str, Path]:
     own = {path.stem for path in folder.rglob("*.py")} | {path.name for path in folder.rglob("*") if path.is_dir()}
     found: dict[str, Path] = {}
     for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            for top in (name.partition(".")[0] for name in names):
-                if top not in sys.stdlib_module_names and top not in own and top != "archec":
-                    found[PROVIDES.get(top, top).lower()] = path
+        for top in (name.partition(".")[0] for _, name in imports(path)):
+            if top not in sys.stdlib_module_names and top not in own and top != "archec":
+                found[PROVIDES.get(top, top).lower()] = path
     return found
 
 
