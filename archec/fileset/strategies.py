@@ -9,7 +9,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile
-from archec.fileset.checksums import Checksums
+from archec.fileset.checksums import Checksums, mismatch
 from archec.fileset.context import Work
 from archec.fileset.download import PAGE, Room
 from archec.fileset.fetching import as_stored, fetch_all, fetch_one
@@ -132,8 +132,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
             return self._failed(error.status, f"the bundle has {error}")
         except BROKEN as error:
             return self._failed(Status.BUNDLE_INCOMPLETE, f"the bundle cannot be read: {str(error)[:300]}")
-        files = with_safe_paths(found)
-        lacking = _lacking(item.manifest or [], files)
+        files, lacking = _compared(item.manifest or [], with_safe_paths(found))
         status = Status.BUNDLE_INCOMPLETE if lacking else overall(files, single=False)
         message = _first_failure(files)
         if lacking:
@@ -265,13 +264,30 @@ def _first_failure(files: Sequence[FilesetManifestFile]) -> str:
     return "" if failed is None else f"{failed.path[:200]}: {extra.get('error') or extra.get('why') or failed.status}"
 
 
-def _lacking(listed: Sequence[FilesetManifestFile], found: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
-    """The files that the platform lists, but that are not in its bundle, neither by path nor by checksum."""
-    paths = {file.path for file in found} | {file.path.partition("/")[2] for file in found}
-    sums = {digest for file in found for digest in (file.md5, file.sha1, file.sha256) if digest}
-    return [
-        replace(file, status=Status.BUNDLE_INCOMPLETE.value, platform_url=None)
-        for file in listed
-        if file.status is None and file.path not in paths
-        and not sums.intersection(filter(None, (file.md5, file.sha1, file.sha256)))
-    ]  # fmt: skip
+def _compared(
+    listed: Sequence[FilesetManifestFile], found: Sequence[FilesetManifestFile]
+) -> tuple[list[FilesetManifestFile], list[FilesetManifestFile]]:
+    """Compares the files in a bundle with those that the platform lists. Returns them, with the status of a mismatch if
+    one of this path has other bytes, and the listed files that the bundle lacks, both by path and by checksum."""
+    files = list(found)
+    places: dict[str, int] = {}
+    for inner in (False, True):  # without the bundle's own directory, if there is no such path otherwise
+        for number, file in enumerate(files):
+            places.setdefault(file.path.partition("/")[2] if inner else file.path, number)
+    sums = {digest for file in files for digest in _sums(file)}
+    lacking = []
+    for file in listed:
+        if file.status is not None or not sums.isdisjoint(_sums(file)):
+            continue
+        place = places.get(file.path)
+        if place is None:
+            lacking.append(replace(file, status=Status.BUNDLE_INCOMPLETE.value, platform_url=None))
+        elif is_whole(files[place]):
+            other = files[place]
+            wrong = mismatch(file, other.size or 0, Checksums(other.md5, other.sha1, other.sha256))
+            files[place] = replace(other, status=wrong.value) if wrong is not None else other
+    return files, lacking
+
+
+def _sums(file: FilesetManifestFile) -> list[str]:
+    return [digest for digest in (file.md5, file.sha1, file.sha256) if digest]

@@ -182,7 +182,7 @@ def test_a_bundle_with_more_in_it_than_the_limits_is_refused_as_such(icpsr: File
     assert icpsr.ingest(url, max_total=1_000_000, force=True)[0].status == "too-large-size"
 
 
-def test_a_bundle_that_lacks_files_says_which(filesets: Filesets, platform: Platform) -> None:
+def test_a_bundle_that_lacks_files_or_has_others_says_which(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p.csv": 100, "q.csv": 200})
     archive = f"{platform.url}/api/records/7/files-archive"
     platform.bodies["/api/records/7"]["links"]["archive"] = archive
@@ -193,6 +193,10 @@ def test_a_bundle_that_lacks_files_says_which(filesets: Filesets, platform: Plat
     assert [(file.path, file.status) for file in result.manifest or ()] == [
         ("p.csv", "success"), ("q.csv", "bundle-incomplete"),
     ]  # fmt: skip
+    platform.files["/api/records/7/files-archive"] = zipped({"all/p.csv": b"p" * 100, "all/Q.csv": files["q.csv"]})
+    (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED)
+    assert (result.status, result.message) == ("success-partial", "all/p.csv: mismatch-md5")
+    assert [file.status for file in result.manifest or ()] == ["mismatch-md5", "success"]
     platform.files["/api/records/7/files-archive"] = zipped(files)
     (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED)
     assert result.status == "success"
