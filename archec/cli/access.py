@@ -58,7 +58,7 @@ def token() -> None:
     metavar="RIGHTS",
     help=f"Rights: some of {','.join(RIGHTS)}; default: metadata,content.",
 )
-@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Only this collection; repeatable.")
+@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
 @click.option("--until", type=DATE, default=0, help="Expiry date.")
 @json_option
 @config_option
