@@ -38,19 +38,19 @@ async def answer_index(
     """Returns the rows of a query. With ``empty_is_missing``, an empty result in JSON is a 404, as clients of Common
     Crawl expect."""
     asked = {name for name, _ in query.given}
-    if "showPagedIndex" in asked and Arguments(query.given).flag("showPagedIndex"):
-        summary = await to_thread.run_sync(summary_of, collection, query)
-        if summary is not None:
-            return await _summary(summary, query, viewer)
     pages = None
     if not asked.isdisjoint(("page", "showNumPages")):
         pages = await visible_pages(collection, query, viewer, query.given)
     if pages is not None and pages.count_only:
         value = {"pages": pages.number, "pageSize": pages.size, "blocks": pages.blocks}
         return answer(200, json.dumps(value) + "\n", JSON)
+    if pages is not None and pages.page >= max(pages.number, 1):
+        raise Refused(400, f"Page {pages.page} invalid: First Page is 0, Last Page is {max(pages.number - 1, 0)}")
+    if "showPagedIndex" in asked and Arguments(query.given).flag("showPagedIndex"):
+        summary = await to_thread.run_sync(summary_of, collection, query, pages)
+        if summary is not None:
+            return await _summary(summary, query, viewer)
     if pages is not None:
-        if pages.page >= max(pages.number, 1):
-            raise Refused(400, f"Page {pages.page} invalid: First Page is 0, Last Page is {max(pages.number - 1, 0)}")
         query = replace(query, range=pages.range)
     errors = Errors()
     rows = await collection.rows(query, errors, viewer.visible)
@@ -63,9 +63,9 @@ async def visible_pages(
     collection: Collection, query: Query, viewer: Viewer, given: Sequence[Argument]
 ) -> Pages | None:
     """The pages that the parameters ask for, or None if they ask for none. The number of pages is 0 if the viewer may
-    see none of the rows."""
+    see none of the rows, or if there are none in the only block."""
     pages = await to_thread.run_sync(pages_of, collection, query, given)
-    if pages is None or viewer.sees_all:
+    if pages is None or (viewer.sees_all and pages.blocks != 1):
         return pages
     rows = await collection.rows(replace(query, limit=1, filters=()), Errors(), viewer.visible)
     if await to_thread.run_sync(next, rows, None) is not None:

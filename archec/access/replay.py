@@ -139,10 +139,11 @@ def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> li
         lowered = name.lower()
         if not _TOKEN.fullmatch(name) or lowered == "content-type":
             continue
-        found.append((_ORIG + name, value))
         if lowered == "location" and (target := joined(url, value)):
             found.append(("Location", f"{at.base}/{stamp}id_/{as_uri(target)}"))
-        elif not _UNSAFE.fullmatch(lowered.replace("_", "-")):
+            continue  # no second one: clients take a prefixed header for one more of that name
+        found.append((_ORIG + name, value))
+        if not _UNSAFE.fullmatch(lowered.replace("_", "-")):
             found.append((name, value))
     return found
 

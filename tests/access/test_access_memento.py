@@ -141,6 +141,7 @@ def test_redirects_failures_chunks_and_templates(base: str, get: httpx.Client) -
     moved = get.get(f"/a/{STAMPS[0]}id_/http://a.org/moved")
     assert moved.status_code == 301
     assert moved.headers["location"] == f"{base}/a/{STAMPS[0]}id_/http://a.org/x?a=1&b=2"
+    assert "x-archive-orig-location" not in moved.headers
     gone = get.get(f"/a/{STAMPS[0]}id_/http://a.org/gone")
     assert (gone.status_code, gone.content, gone.headers["memento-datetime"]) == (404, b"gone", DATES[0])
     with get.stream("GET", f"/a/{STAMPS[0]}id_/http://a.org/chunks") as chunks:

@@ -153,15 +153,25 @@ def test_zipnum(tmp_path: Path) -> None:
         assert [len(asked(get, coll, "url=many.org/*")) for coll in ("z", "folder")] == [100, 100]
         backwards = asked(get, "z", "url=many.org/*&sort=reverse")
         assert backwards == asked(get, "z", "url=many.org/*")[::-1]
-        pages = get.get("/z/cdx?url=many.org/*&showNumPages=true").json()["pages"]
-        paged = [row["url"] for page in range(pages) for row in asked(get, "z", f"url=many.org/*&page={page}")]
-        assert paged == [f"http://many.org/{n:05d}" for n in range(100)]
         blocks = asked(get, "z", "url=many.org/*&showPagedIndex=true&limit=2")
         summary = (tmp_path / "z" / "index.idx").read_text().splitlines(keepends=True)
         assert [list(one) for one in blocks] == [["urlkey", "part", "offset", "length", "lineno"]] * 2
         assert blocks[0]["urlkey"] <= "org,many)/00000 " < blocks[1]["urlkey"]
         text = get.get("/z/index?url=many.org/*&showPagedIndex=true&output=text").text
-        assert text == "".join(summary[blocks[0]["lineno"] - 1 :])
+        own = summary[blocks[0]["lineno"] - 1 :]
+        assert text == "".join(own)
+        for size in (1, 3, 10):
+            query = f"url=many.org/*&pageSize={size}"
+            pages = -(-len(own) // size)
+            counted = get.get(f"/z/cdx?{query.removesuffix('&pageSize=10')}&showNumPages=true").json()
+            assert counted == {"pages": pages, "pageSize": size, "blocks": len(own)}
+            paged = [row["url"] for page in range(pages) for row in asked(get, "z", f"{query}&page={page}")]
+            assert paged == [f"http://many.org/{n:05d}" for n in range(100)]
+        text = get.get("/z/index?url=many.org/*&showPagedIndex=true&output=text&page=2&pageSize=3").text
+        assert text == "".join(own[6:9])
+        for none in ("many.org/00000x", "before.example", "zzz.zz"):
+            counted = get.get(f"/z/cdx?url={none}&showNumPages=true").json()
+            assert (counted["pages"], counted["blocks"]) == (0, 0)
         with client(base, "feeder") as feeder:
             assert feeder.get("/z/index?url=many.org/*&showPagedIndex=true").status_code == 403
         (tmp_path / "z" / "part-0.gz").write_bytes(b"no gzip at all")
