@@ -180,7 +180,8 @@ class Api:
             raise Refused(403, "The right 'write' is needed")
         if collection.fed is None:
             raise Refused(400, "no index of this collection can be written")
-        lines = parse_rows((await self._body(exchange)).lines(MAX_LINE))
+        skips_bad = exchange.take.one("badLines") == "skip"
+        lines = parse_rows((await self._body(exchange)).lines(MAX_LINE), skip_bad=skips_bad)
         change, done = (remove, "Deleted") if mode == "delete" else (add, "Added")
         count = await to_thread.run_sync(change, collection.fed, lines)
         return answer(200, f"{done} {count} records\n", "text/plain")

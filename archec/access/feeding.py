@@ -17,8 +17,9 @@ from itertools import groupby
 from pathlib import Path
 
 from archec.access.index_files import ENDINGS, MAX_LINE, SortedFile, is_header, newer_of, skip_mark, without_mark
+from archec.access.posts import key_of_method
 from archec.access.query import key_of
-from archec.access.rows import NOWHERE, any_row, made_line
+from archec.access.rows import NOWHERE, Row, any_row, made_line
 from archec.config import CollectionConfig, Config
 from archec.errors import UsageError
 from archec.store.durable import atomic_stream, storage_errors
@@ -40,17 +41,39 @@ def fed_path(config: Config, collection: CollectionConfig) -> Path | None:
     return next((config.path(path) for path in files), None)
 
 
-def parse_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Converts CDX or CDXJ lines to CDXJ. A key ``-`` is computed from the URL. Raises UsageError."""
+def parse_rows(lines: Iterable[bytes], *, skip_bad: bool = False) -> Iterator[bytes]:
+    """Converts CDX or CDXJ lines to CDXJ, with the keys of this server. Raises UsageError for others, unless
+    ``skip_bad``."""
     for number, line in enumerate(lines, 1):
         line = without_mark(line) if number == 1 else line
         if is_header(line):
             continue
         row = any_row(line, NOWHERE) if len(line) <= MAX_LINE else None
-        if row is None or not row.url:
-            raise UsageError(f"line {number} is neither CDX nor CDXJ")
-        key = key_of(row.url) if row.urlkey in ("-", "") else row.urlkey
+        try:
+            if row is None or not row.url:
+                raise UsageError(f"line {number} is neither CDX nor CDXJ")
+            key = _key(row)
+        except UsageError:
+            if skip_bad:
+                continue
+            raise
         yield made_line(key, row.timestamp, row.fields)
+
+
+def _key(row: Row) -> str:
+    """The key of a row if it is one of the usual form (``org,example)/``), else that of its URL, with the request that
+    cdxj-indexer and OutbackCDX name in ``method`` and ``requestBody``. Raises UsageError if there is neither."""
+    if ")" in row.urlkey.partition("/")[0]:
+        return row.urlkey
+    method = row.text("method")
+    try:
+        if method not in ("", "GET", "HEAD"):
+            return key_of_method(row.url, method, row.text("requestBody"))
+        return key_of(row.url)
+    except UsageError:
+        if row.urlkey in ("-", ""):
+            raise
+        return row.urlkey
 
 
 def add(path: Path, lines: Iterable[bytes]) -> int:

@@ -94,10 +94,13 @@ def key_of_request(url: str, asked: Asked) -> str:
     for GET and HEAD, whose key is that of the URL alone. Raises UsageError."""
     if asked.method in ("GET", "HEAD") or not url:
         return ""
+    return key_of_method(url, asked.method, _as_query(asked) if asked.method in ("POST", "PUT") else "")
+
+
+def key_of_method(url: str, method: str, query: str) -> str:
+    """The key of a URL with the method and, if there are any, the arguments of a body appended. Raises UsageError."""
     uri = uri_of(url)
-    arguments = f"__wb_method={asked.method}"
-    if asked.method in ("POST", "PUT") and (query := _as_query(asked)):
-        arguments += f"&{query[:_MAX_QUERY]}"
+    arguments = f"__wb_method={method}" + (f"&{query[:_MAX_QUERY]}" if query else "")
     return urlkey(uri + ("&" if "?" in uri else "?") + _NOT_IN_KEYS.sub("", arguments))
 
 

@@ -289,7 +289,7 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
     if named and named not in _MATCH_TYPES:
         raise UsageError(f"Invalid match_type: {named[:40]}")
     match = named or "exact"
-    if match == "exact" and url.startswith("*.") and len(url) > 2:
+    if not named and url.startswith("*.") and len(url) > 2:
         match = "domain"
     elif not named and url.endswith("*"):
         match = "prefix"

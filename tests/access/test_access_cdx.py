@@ -191,6 +191,14 @@ def test_crawlers_add_rows_and_remove_them(base: str, get: httpx.Client) -> None
         assert writer.post("/fed/delete", content=one).text == "Deleted 1 records\n"
         assert len(rows(get.get("/fed/index?url=fed.org/*&output=json").text)) == 1
         assert writer.post("/fed", content="what").status_code == 400
+        post = b'- 20150101000000 {"url": "http://fed.org/post", "method": "POST", "requestBody": "x=1&y=2"}'
+        not_surt = b"www.fed.org/old 20150101000000 http://www.fed.org/old text/html 200 B - - 500 30 a.warc.gz"
+        more = b"\n".join([post, b"what", not_surt])
+        assert writer.post("/fed", content=more).status_code == 400
+        assert writer.post("/fed?badLines=skip", content=more).text == "Added 2 records\n"
+        assert get.get("/fed/index?url=http://fed.org/old").text.startswith("org,fed)/old 2015")
+        form = {"content": "x=1&y=2", "headers": {"Content-Type": "application/x-www-form-urlencoded"}}
+        assert get.post("/fed/index?url=http://fed.org/post", **form).text.startswith("org,fed)/post?__wb_method=post&")
         assert httpx.post(f"{base}/fed", content=cdx).status_code == 401
         assert writer.post("/group", content=cdx).status_code == 200
 
