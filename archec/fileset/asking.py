@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from archec.config import FetchConfig
@@ -34,16 +35,25 @@ _STATUS = {
 }  # fmt: skip
 
 
-class Pace:
-    """Limits the requests to a host: concurrency, the delay between two requests, and the host's rate limit."""
+@dataclass(slots=True)
+class HostTimes:
+    """When the next request may be sent to a host: because of the delay, and because the host asked for a rest."""
 
-    def __init__(self, config: FetchConfig, rate: tuple[int, float] | None) -> None:
+    next: float = 0.0
+    resting_until: float = 0.0
+
+
+class Pace:
+    """Limits the requests to a host, to its API or for anything else: concurrency, and the rate limit of the API. The
+    ``host``'s times are those of all requests to it."""
+
+    def __init__(self, config: FetchConfig, rate: tuple[int, float] | None, host: HostTimes) -> None:
         self._slots = asyncio.Semaphore(config.per_host)
         self._delay = config.delay
         self._rate = rate
         self._tokens = float(rate[0]) if rate is not None else 0.0
-        self._counted = self._next = 0.0
-        self.resting_until = 0.0
+        self._counted = 0.0
+        self.host = host
 
     async def __aenter__(self) -> None:
         """Waits for a slot, which is held until the end of the block."""
@@ -61,7 +71,7 @@ class Pace:
     def _wait(self) -> float:
         """Returns the seconds until a request may be sent. If that is 0, the request is counted as sent."""
         now = time.monotonic()
-        wait = max(self._next, self.resting_until) - now
+        wait = max(self.host.next, self.host.resting_until) - now
         if wait > 0:
             return wait
         if self._rate is not None:
@@ -71,7 +81,7 @@ class Pace:
             if self._tokens < 1.0:
                 return (1.0 - self._tokens) * seconds / most
             self._tokens -= 1.0
-        self._next = now + self._delay
+        self.host.next = now + self._delay
         return 0.0
 
 
@@ -89,6 +99,7 @@ class Asker:
         self._config, self._agent, self._sender, self._environ = config, agent, sender, environ
         self._helpers = helpers
         self._paces: dict[tuple[str, bool], Pace] = {}
+        self._hosts: dict[str, HostTimes] = {}
         self._rules: dict[str, Rules | None] = {}
         self.requests = 0
         """Requests sent, including those of redirects."""
@@ -148,7 +159,7 @@ class Asker:
                     response = await self._follow(url, headers, helper)
                     if response.status_code not in _BUSY or last:
                         last = True  # errors while the body is read are not retried
-                        _heed_rate_limit(pace, response, self._config.max_delay)
+                        _heed_rate_limit(pace.host, response, self._config.max_delay)
                         yield response
                         return
                     wait = wait_asked(raw_headers(response.headers.raw), time.time())
@@ -164,7 +175,8 @@ class Asker:
                         await response.aclose()
             if wait > self._config.max_delay:
                 raise PlatformHttpError(f"{host_of(url)} asks to wait {wait:.0f} s")
-            pace.resting_until = max(pace.resting_until, time.monotonic() + max(wait, min(2.0**attempt, 30.0) / 4))
+            rest = max(wait, min(2.0**attempt, 30.0) / 4)
+            pace.host.resting_until = max(pace.host.resting_until, time.monotonic() + rest)
 
     async def _follow(self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None) -> Response:
         """Returns the response at the end of the redirects. Raises PlatformHttpError for a loop or too many of them."""
@@ -191,7 +203,7 @@ class Asker:
         key = (host, helper is not None)
         if key not in self._paces:
             rate = None if helper is None else rate_of(helper.config.rate or helper.rate)
-            self._paces[key] = Pace(self._config, rate)
+            self._paces[key] = Pace(self._config, rate, self._hosts.setdefault(host, HostTimes()))
         return self._paces[key]
 
     async def allowed(self, url: str) -> bool:
@@ -217,7 +229,7 @@ def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:
     return host_of(helper.config.api or helper.api) == host_of(url) or (bool(helper.name) and helper.serves(url))
 
 
-def _heed_rate_limit(pace: Pace, response: Response, most: float) -> None:
+def _heed_rate_limit(host: HostTimes, response: Response, most: float) -> None:
     """Pauses requests to a host whose rate limit is exhausted until it is reset, for at most ``most`` seconds."""
     if response.headers.get("x-ratelimit-remaining", "") != "0":
         return
@@ -225,7 +237,7 @@ def _heed_rate_limit(pace: Pace, response: Response, most: float) -> None:
     if reset.isascii() and reset.isdecimal() and len(reset) < 12:
         number = float(reset)
         wait = number - time.time() if number > 1e9 else number
-        pace.resting_until = max(pace.resting_until, time.monotonic() + min(max(wait, 0.0), most))
+        host.resting_until = max(host.resting_until, time.monotonic() + min(max(wait, 0.0), most))
 
 
 def _http_error(url: str, error: Exception) -> PlatformHttpError:

@@ -31,6 +31,7 @@ from archec.fileset.status import (
     FilesetProblem,
     NoPlatformMatch,
     PlatformError,
+    PlatformGone,
     PlatformHttpError,
     PlatformNotFound,
     Status,
@@ -40,6 +41,8 @@ from archec.text.sniff import bare_type
 
 _DOI = re.compile(r"(?:doi:\s*|https?://(?:dx\.|www\.)?doi\.org/)?(10\.[0-9]{4,9}/\S+)", re.I)
 _HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)?([0-9][0-9.]*/\S+)", re.I)
+
+_GONE = 410
 
 
 async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
@@ -62,6 +65,9 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
                 found.item = _direct(work, found, page.url, asked_for=work.options.direct)
                 return
             found.landing = page
+        elif page.status == _GONE:
+            found.landing = page
+            raise PlatformGone(f"{page.url[:300]}: HTTP {page.status}")
         resource = Resource(page.url, page.status, page.headers, page.body)
         found.helper = work.registry.match(asked, resource)
         if found.helper is None or (found.helper.name == GenericHelper.name and not page.body):
@@ -93,10 +99,10 @@ async def _ask(work: Work, questions: Any, found: Found, helper: FilesetPlatform
 
 
 async def landing_page(work: Work, found: Found) -> PlatformAnswer | None:
-    """Requests the landing page. Returns None if that fails."""
+    """Requests the landing page, which may be the tombstone of a data set. Returns None if that fails."""
     with suppress(FilesetProblem):
         page = await _landing(work, found.url)
-        return page if page.status == 200 and not page.is_cut else None
+        return page if page.status in (200, _GONE) and not page.is_cut else None
     return None
 
 

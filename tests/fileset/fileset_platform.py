@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ class Platform(ThreadingHTTPServer):
         self.behaviours: dict[str, Behaviour] = {}
         self.redirects: dict[str, str] = {}
         self.requests: list[str] = []
+        self.times: list[float] = []
         self.headers: list[dict[str, str]] = []
         self.sent: Counter[str] = Counter()
         self.lock = threading.Lock()
@@ -61,6 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         path, server = self.path, self.server
         with server.lock:
             server.requests.append(path)
+            server.times.append(time.monotonic())
             server.headers.append({name.lower(): value for name, value in self.headers.items()})
         bare = path.partition("?")[0]
         if path in server.redirects:

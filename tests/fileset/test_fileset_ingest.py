@@ -6,6 +6,7 @@ import asyncio
 import copy
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -576,15 +577,16 @@ def test_other_checksums_and_guestbooks_of_dataverse(folder: Path, platform: Pla
 def test_a_host_that_says_that_its_limit_is_used_up_rests(folder: Path, platform: Platform) -> None:
     filesets = make_archive(folder, platform, fetch={"per_host": 1, "max_delay": "0.3s"})
     url = zenodo(platform, 7, {"p": 10, "q": 10})
-    times: list[float] = []
 
     def limited(handler: Handler, data: bytes) -> None:
-        times.append(time.monotonic())
         handler.answer(200, data, **{"x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"})
 
     platform.behaviours |= dict.fromkeys(platform.files, limited)
     assert filesets.ingest(url)[0].status == "success"
-    assert times[1] - times[0] > 0.29
+    gaps = [after - before for before, after in itertools.pairwise(platform.times)]
+    rests = [gap for gap, path in zip(gaps, platform.requests, strict=False) if path in platform.files]
+    assert len(rests) == 2, "the page of the data set is asked for last"
+    assert min(rests) > 0.29
 
 
 def test_a_strategy_for_one_file_is_not_for_two(filesets: Filesets, platform: Platform) -> None:
@@ -733,6 +735,11 @@ def test_a_page_that_describes_its_data_is_the_last_resort(filesets: Filesets, p
     with filesets.archive() as archive:
         found = find_fileset(archive, "doi:10.1234/a")
         assert (found.manifest.title, found.obi.id) == ("Prices", (result.fileset or "").partition("@")[0])
+    platform.bodies["/data/7"] = 410
+    gone = filesets.ingest(f"{platform.url}/data/7")[0]
+    assert (gone.status, gone.fileset, (gone.file_meta or {})["size_bytes"]) == ("platform-gone", found.obi.id, 23)
+    with filesets.archive() as archive:
+        assert not find(archive.catalogue, found.obi.id).history.held
 
 
 def test_files_whose_urls_differ_in_a_query_only_are_files_of_their_own(filesets: Filesets, platform: Platform) -> None:
@@ -805,19 +812,19 @@ def test_a_landing_page_that_cannot_be_had_says_why_and_when_again(folder: Path,
     host = platform.url
     platform.redirects = {"/loop": "/loop", "/odd": "gopher://h/", "/go": record}
     platform.redirects |= {f"/{n}": f"/{n + 1}" for n in range(11)}
-    platform.bodies |= {"/page": b"<html>", "/empty": b"", "/broken": 500}
+    platform.bodies |= {"/page": b"<html>", "/empty": b"", "/broken": 500, "/gone": 410}
     cases = {
         "http://127.0.0.9:1/": "no-capture", f"{host}/loop": "redirect-loop", f"{host}/0": "redirects-exceeded",
         f"{host}/odd": "bad-redirect",
         f"{host}/missing": "terminal-bad-status", f"{host}/broken": "terminal-bad-status",
         f"{host}/empty": "empty-blob", "http://a.denied.example/": "skip-url-blocklist",
-        f"{host}/page": "no-platform-match", "nonsense": "bad-request",
+        f"{host}/gone": "platform-gone", f"{host}/page": "no-platform-match", "nonsense": "bad-request",
     }  # fmt: skip
     results = filesets.ingest(*cases)
     assert {one.request["base_url"]: one.status for one in results} == cases
     assert all(one.message for one in results)
     lasting = {one.status for one in results if one.due is None}
-    assert lasting == {"no-platform-match", "bad-redirect", "skip-url-blocklist", "bad-request"}
+    assert lasting == {"no-platform-match", "bad-redirect", "skip-url-blocklist", "bad-request", "platform-gone"}
     platform.bodies["/records/7"] = 403
     assert filesets.ingest(f"{host}/go")[0].status == "success-file", "the platform is known, its page does not matter"
     platform.bodies |= {"/records/7": b"<html></html>", "/api/records/7": 500}
