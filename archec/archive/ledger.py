@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from archec.errors import StorageFailed
-from archec.store.durable import failure
+from archec.store.durable import failure, read_file, storage_errors
 
 _NAME = "fileset.jsonl"
 _MOST = 200_000
@@ -49,12 +49,10 @@ class Ledger:
     def __init__(self, work: Path) -> None:
         self._path = path = work / _NAME
         self._open = _left(work)
-        try:
+        with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            self._append(b"\n")
-        except OSError as error:
-            raise failure(error, path) from error
+        self._append(b"\n")
 
     def left(self, url: str) -> Download | None:
         """The download of this URL, if an earlier process left one."""
@@ -76,17 +74,19 @@ class Ledger:
             self._append(b"\n".join([*lines, b""]))
 
     def _append(self, data: bytes) -> None:
-        if os.write(self._fd, data) != len(data):
-            raise StorageFailed(f"{self._path}: cannot be written to")
+        with storage_errors(self._path):
+            if os.write(self._fd, data) != len(data):
+                raise StorageFailed(f"{self._path}: cannot be written to")
 
     def __enter__(self) -> Ledger:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Closes the file, and removes it if no downloads are in progress."""
-        os.close(self._fd)
-        if not self._open:
-            self._path.unlink(missing_ok=True)
+        with storage_errors(self._path):
+            os.close(self._fd)
+            if not self._open:
+                self._path.unlink(missing_ok=True)
 
 
 def left_parts(work: Path) -> set[str]:
@@ -98,7 +98,7 @@ def _left(work: Path) -> dict[str, Download]:
     path = work / _NAME
     found: dict[str, Download] = {}
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_file(path).splitlines()
     except FileNotFoundError:
         return found
     except OSError as error:

@@ -218,9 +218,13 @@ def objection(entry: Entry, known: Known | None) -> Objection | None:
     return Objection(state, f"the catalogue says {state}")
 
 
-def is_claimed(catalogue: Catalogue, evidence: Evidence, entry: Entry) -> bool:
-    """Whether a history differs from an entry only because another claim counts, so that both are consistent."""
+def is_claimed(catalogue: Catalogue, evidence: Evidence, entry: Entry, *, settled: bool = True) -> bool:
+    """Whether a history differs from an entry only because another claim counts, so that both are consistent.
+
+    The histories are not ``settled`` while a run draws its conclusions, or if it was killed before: the next run
+    completes them, and until then any claim may count.
+    """
     obi = catalogue.obis("tobi", [entry.id]).get(entry.id)
     if obi is None or all(claim.state != entry.sha256 for claim in obi.claims):
         return False
-    return judged(obi.id, obi.claims, evidence).entries == obi.history.as_dict()
+    return not settled or judged(obi.id, obi.claims, evidence).entries == obi.history.as_dict()

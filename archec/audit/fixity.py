@@ -92,6 +92,7 @@ class Inspector:
         self._directories = Directories(layout)
         self._evidence: Evidence | None = None
         self._retracted: Collection[int] = ()
+        self._settled = True
         self._doubtful: dict[int, set[str]] = {}
         self._buffer = memoryview(bytearray(_READ))
         self._views: Sequence[memoryview] = (self._buffer,)
@@ -134,7 +135,9 @@ class Inspector:
         if self._evidence is None:
             self._evidence = evidence_of(catalogue)
             self._retracted = catalogue.retracted_runs()
-        if entry.tist in self._retracted or is_claimed(catalogue, self._evidence, entry):
+            newest = catalogue.run(catalogue.position().run)
+            self._settled = newest is None or newest.state != "running"
+        if entry.tist in self._retracted or is_claimed(catalogue, self._evidence, entry, settled=self._settled):
             return True
         if entry.tist not in self._doubtful:
             self._doubtful[entry.tist] = set(_doubtful_in(self._layout, entry.tist))

@@ -7,8 +7,9 @@ mentions of texts and files).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from itertools import islice
+from pathlib import Path
 
 import orjson
 from xxhash import xxh3_128_digest
@@ -22,7 +23,7 @@ from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
 from archec.catalogue.open import open_catalogue
-from archec.errors import StorageFailed, StorageFull
+from archec.errors import CatalogueError, StorageFailed, StorageFull
 from archec.progress import Meter
 from archec.tist import MAX_TIST
 
@@ -41,6 +42,7 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
     try:
         with (
             scratch_folder(archive.config) as folder,
+            _scratch_errors(folder),
             open_catalogue("sqlite:///fold.sqlite", base=folder, create=True) as fresh,
             closing(PartitionedDiff(lambda: nullcontext(folder), (_KEY, _KEY))) as diff,
         ):
@@ -52,6 +54,17 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
         message = f"the catalogue was not compared whole: the journals cannot be folded there: {error}"
         report(Finding("no-scratch-space", str(scratch_space(archive.config)), message))
         return False
+
+
+@contextmanager
+def _scratch_errors(folder: Path) -> Iterator[None]:
+    """Converts errors of the scratch catalogue, which say nothing about the archive, to :class:`StorageFailed`."""
+    try:
+        yield
+    except CatalogueError as error:
+        if not error.message.startswith(f"{folder}/"):
+            raise
+        raise StorageFailed(error.message, hint=error.hint) from error
 
 
 def _compare(catalogue: Catalogue, fresh: Catalogue, diff: PartitionedDiff, meter: Meter, report: Reporter) -> None:

@@ -28,7 +28,7 @@ from archec.digest import Digests
 from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
 from archec.ids import is_url
 from archec.store.directories import Directories, held_tists
-from archec.store.durable import Disk, atomic_write, open_directory, storage_errors, temporary_file
+from archec.store.durable import Disk, atomic_write, open_directory, read_file, storage_errors, temporary_file
 from archec.store.interface import Link, Placement
 from archec.store.journal_reader import JournalBatch, journals, read_batches
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, descriptor_of, open_store
@@ -305,7 +305,7 @@ def _readable(path: Path) -> Iterator[JournalBatch]:
 def wrong_notice(layout: Layout) -> Finding | None:
     """The finding about ``0=archec_1.0``; None if it is intact."""
     try:
-        same = (layout.root / NAMASTE).read_bytes() == NOTICE.encode()
+        same = read_file(layout.root / NAMASTE) == NOTICE.encode()
     except OSError as error:
         return Finding("notice", NAMASTE, f"cannot be read: {error.strerror}")
     return None if same else Finding("notice", NAMASTE, "does not say what this archec writes there")

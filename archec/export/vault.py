@@ -26,7 +26,7 @@ from warcio.warcwriter import WARCWriter
 
 from archec.errors import ConfigError, CorruptArchive, UsageError
 from archec.export.units import Unit
-from archec.store.durable import Data, Disk, atomic_write, create_temp, failure, is_temp, storage_errors
+from archec.store.durable import Data, Disk, atomic_write, create_temp, failure, is_temp, read_file, storage_errors
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
 from archec.warc.cdxj import IndexLine, read_index
@@ -221,7 +221,7 @@ def sweep(vault: Vault) -> int:
 
 def _check(path: Path) -> None:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_file(path))
         version = found["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptArchive(f"{path}: is damaged", hint="docs/export.md has its contents") from error

@@ -18,8 +18,9 @@ import msgspec
 from archec.archive.commit import CommitItem
 from archec.catalogue.model import Version
 from archec.digest import Digests
-from archec.errors import CorruptArchive, NotHeld, StorageFailed
+from archec.errors import CorruptArchive, NotHeld
 from archec.gather.visits import Effect, VisitResult
+from archec.store.durable import storage_errors
 from archec.store.interface import HardLink, Link, Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
@@ -126,10 +127,8 @@ class Received:
 
     def __init__(self, work: Path, run: int) -> None:
         self._path, self._size = received_path(work, run), 0
-        try:
+        with storage_errors(self._path):
             self._file = self._path.open("ab", buffering=0)
-        except OSError as error:
-            raise StorageFailed(f"{self._path}: {error.strerror}") from error
 
     def __enter__(self) -> Received:
         return self
@@ -137,16 +136,15 @@ class Received:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+        with storage_errors(self._path):
+            self._file.close()
+            self._path.unlink(missing_ok=True)
 
     def add(self, hops: Iterable[Hop]) -> None:
         """Appends hops."""
         data = frame(encode(Hops([(0, hop._replace(head=b"")) for hop in hops])))
-        try:
+        with storage_errors(self._path):
             self._size += self._file.write(data)
-        except OSError as error:
-            raise StorageFailed(f"{self._path}: {error.strerror}") from error
 
     @property
     def is_large(self) -> bool:
@@ -155,7 +153,8 @@ class Received:
 
     def restart(self, hops: Iterable[Hop]) -> None:
         """Rewrites the file: everything except these hops is in the journal."""
-        self._file.truncate(0)
+        with storage_errors(self._path):
+            self._file.truncate(0)
         self._size = 0
         self.add(hops)
 

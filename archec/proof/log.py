@@ -16,7 +16,7 @@ from archec.catalogue.records import Fork
 from archec.errors import BrokenChain
 from archec.proof.merkle import Tree, leaf_hash
 from archec.proof.seal import Seal
-from archec.store.durable import atomic_write, storage_errors
+from archec.store.durable import atomic_write, read_file, storage_errors
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, read_batches
 from archec.store.layout import Layout
 
@@ -128,7 +128,7 @@ def hashed(layout: Layout, after: State | None = None) -> Iterator[State]:
 def remembered(path: Path) -> State | None:
     """The stored state; None if there is no usable one."""
     try:
-        state = msgspec.json.decode(path.read_bytes(), type=State)
+        state = msgspec.json.decode(read_file(path), type=State)
         Tree(state.size, state.peaks)
         return state
     except (OSError, ValueError, RecursionError):

@@ -374,6 +374,17 @@ def write_once(path: str | Path, data: bytes, *, mode: int) -> bool:
     return True
 
 
+def read_file(path: str | Path, most: int = -1) -> bytes:
+    """The bytes of a small file, or its first ``most``. It never waits for a named pipe that is in its place.
+
+    Raises OSError.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is not a file")
+        return file.read(most)
+
+
 def append_durably(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
     """Appends to a small file, which is created if it does not exist. A kill may leave a part of ``data``."""
     disk, where = disk or Disk(), os.fspath(path)

@@ -14,7 +14,7 @@ from pathlib import Path
 from archec.config import Config
 from archec.errors import ConfigError, CorruptArchive
 from archec.ids import MAX_NAME, fan, file_name
-from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp, storage_errors
+from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp, read_file, storage_errors
 from archec.tist import tist_path
 
 VERSION = 1
@@ -23,6 +23,7 @@ NAMASTE = "0=archec_1.0"
 RUNS = "runs"
 FANOUTS = (0, 256)
 _MOST_BYTES = 1 << 16
+_DESCRIBED = f"{NAMASTE} describes its contents"
 _INIT = "create one with 'archec init'"
 _FIXED: dict[str, object] = {
     "version": VERSION,
@@ -119,13 +120,14 @@ def open_layout(root: str | Path) -> Layout:
     root = Path(root).absolute()
     path = root / DESCRIPTOR
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES)
+        data = read_file(path, _MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(
             f"{root}: is not an archive: it has no {DESCRIPTOR}", hint=_INIT
         ) from None
     except OSError as error:
+        if os.path.lexists(path) and not os.path.isfile(path):
+            raise CorruptArchive(f"{path}: is not a file", hint=_DESCRIBED) from error
         raise failure(error, path) from error
     return Layout(root, fanout_of(data, str(path)))
 
@@ -146,7 +148,7 @@ def fanout_of(descriptor: bytes, path: str) -> int:
     try:
         found = json.loads(descriptor)
     except (ValueError, RecursionError) as error:
-        raise CorruptArchive(f"{path}: is not JSON", hint=f"{NAMASTE} describes its contents") from error
+        raise CorruptArchive(f"{path}: is not JSON", hint=_DESCRIBED) from error
     if not isinstance(found, dict):
         raise CorruptArchive(f"{path}: must contain one JSON object")
     version = found.get("version")

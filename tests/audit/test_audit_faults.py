@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, tree, verified
-from gather_support import Member, archec_inline, make, run, tarball, template, write_papers
+from gather_support import Member, archec_inline, histories, make, run, tarball, template, write_papers
 
-from archec.archive.opening import scratch_folder
+from archec.archive.opening import opened, scratch_folder
 from archec.audit.check import check_layout
 from archec.audit.disk import Stopped
 from archec.audit.expected import Entry
@@ -25,7 +26,10 @@ from archec.audit.findings import Finding
 from archec.audit.fixity import Inspector, ReadPace
 from archec.audit.last_checked import fixity, memory_path
 from archec.audit.verify import Scope
+from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.errors import StorageFull
+from archec.gather import operator
+from archec.store.layout import Layout
 from archec.tist import tist_path
 
 Damage = Callable[[World], None]
@@ -94,6 +98,15 @@ def wrong_link(world: World) -> None:
     link = world.path("link")
     link.unlink()
     link.symlink_to(world.path("old page").name)
+
+
+def killed(*_: object) -> int:
+    raise InterruptedError
+
+
+def failing_disk(layout: Layout, scratch: SQLiteCatalogue, *_: object) -> None:
+    with scratch.translated():
+        raise sqlite3.OperationalError("disk I/O error")
 
 
 class Fault(NamedTuple):
@@ -501,7 +514,10 @@ def test_archives_beside_each_other_share_no_memory(folder: Path) -> None:
     assert names == {"a", "b"}
 
 
-def test_a_check_without_scratch_space_is_no_clean_bill(world: World) -> None:
+def test_a_check_without_scratch_space_is_no_clean_bill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("archec.audit.refold.follow_until", failing_disk)
+        assert codes(checked(world)[1]) == ["no-scratch-space"]
     shutil.rmtree(world.config.work_path, ignore_errors=True)
     world.config.work_path.symlink_to("/nowhere/at/all")
     done = archec_inline(world.config, "check")
@@ -665,7 +681,24 @@ def test_two_journals_exchanged(world: World, pristine: World) -> None:
     assert checked(world)[1] == verified(world)[1] == []
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, empty, lambda path: rewrite(path, b"{}")], ids=["gone", "empty", "{}"])
+def test_a_retraction_that_was_killed_is_no_damage(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the next run completes it, the histories still follow from the data set that counts no more."""
+    with opened(world.config) as archive:
+        first, second = (item.run for item in sorted(archive.catalogue.data_sets(), key=lambda item: item.key)[:2])
+    operator.retract(world.config, str(second), "misdated")
+    with monkeypatch.context() as patch:
+        patch.setattr(operator, "judge_again", killed)
+        with pytest.raises(InterruptedError):
+            operator.retract(world.config, str(first), "misdated")
+    for _ in range(2):
+        assert verified(world)[1] == checked(world)[1] == []
+        run(world.config, fetch=False)
+    assert list(histories(world.config)["RePEc:zzz:sss:1"]) == [1041379200]
+
+
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, empty, lambda path: rewrite(path, b"{}"), pipe], ids=["gone", "empty", "{}", "a pipe"]
+)
 def test_what_the_tree_is_is_written_again(
     damage: Callable[[Path], None], world: World, pristine: World, served: str, folder: Path
 ) -> None:

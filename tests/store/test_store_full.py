@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_disk import small_disk
 
+from archec.archive.ledger import Ledger
 from archec.errors import StorageFailed, StorageFull
+from archec.gather.bodies import Received
 from archec.store.interface import Placement
 from archec.store.journal_reader import read_batches
 from archec.store.journal_writer import JournalWriter
@@ -55,6 +60,17 @@ def test_bytes_run_out(disk: Path) -> None:
     assert len(list(read_batches(journal.path))) == batches
     with JournalWriter(layout, TIST) as again:
         assert (again.batches, again.torn) == (batches, 0)
+
+
+@pytest.mark.parametrize("opened", [Ledger, partial(Received, run=TIST)])
+def test_a_disk_that_becomes_read_only(opened: Callable[[Path], Any], tmp_path: Path, monkeypatch: Any) -> None:
+    """The lists of what is under way, which are removed at the end of a run."""
+
+    def refused(path: Path, **_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with pytest.raises(StorageFailed, match="Read-only"), opened(tmp_path):
+        monkeypatch.setattr(Path, "unlink", refused)
 
 
 def test_inodes_run_out(disk: Path) -> None:
