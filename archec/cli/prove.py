@@ -14,8 +14,9 @@ from archec.errors import CorruptArchive, UsageError
 from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
 from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
 from archec.proof.seal import SealFile, read_seal
+from archec.proof.sealing import trusted_keys
 from archec.store.durable import open_whole, storage_errors
-from archec.terminal.output import show
+from archec.terminal.output import note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 
@@ -60,10 +61,11 @@ def prove(
         raise UsageError("--json is for --check: a proof has a form of its own")
     if seal_file is None or keys or (older is not None) == (len(arguments) == 1):
         raise UsageError("give ID and --seal FILE, or --since FILE and --seal FILE, or --check PROOF")
-    sealed = read_seal(seal_file)
     with opened(config_file) as archive, meter_for() as meter:
+        trusted = trusted_keys(archive.config)
+        sealed = _read(seal_file, trusted)
         if older is not None:
-            text = str(prove_growth(archive.layout, read_seal(older), sealed, meter))
+            text = str(prove_growth(archive.layout, _read(older, trusted), sealed, meter))
         else:
             obi, cited = find_cited(archive, arguments[0])
             when = cited if when is None else when
@@ -74,6 +76,14 @@ def prove(
     else:
         with open_whole(output) as target:
             target.write(text.encode())
+
+
+def _read(path: Path, trusted: Sequence[VerifierKey]) -> SealFile:
+    """A seal. Notes on stderr if it is signed, but by no key that this archive trusts, as when it is damaged."""
+    sealed = read_seal(path)
+    if trusted and sealed.note.signatures and not signers(sealed.note, trusted):
+        note(f"warning: {path}: no trusted key has signed this seal; the proof is worth no more than it")
+    return sealed
 
 
 def keys_of(given: Sequence[str]) -> list[VerifierKey]:

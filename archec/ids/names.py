@@ -33,7 +33,7 @@ def unescape(name: str) -> str:
     """The id of a name that was not truncated. Raises BadName if no id has that name."""
     try:
         obi = unquote_to_bytes(name).decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:  # also a file name that is not UTF-8
         raise BadName(f"{name!r} is not an escaped id") from error
     if escape(obi) != name:
         raise BadName(f"{name!r} is not an escaped id")

@@ -222,7 +222,7 @@ class Disk:
         # ``link`` and then ``unlink`` would not overwrite either, but not every file system has hard links, and a kill
         # between the two leaves both names. Python has no binding for renameat2.
         if self._renameat2 is not None:
-            if self._renameat2(old_fd, old.encode(), new_fd, new.encode(), _RENAME_NOREPLACE) == 0:
+            if self._renameat2(old_fd, os.fsencode(old), new_fd, os.fsencode(new), _RENAME_NOREPLACE) == 0:
                 return "done"
             number = ctypes.get_errno()
             if number == errno.EEXIST:

@@ -392,6 +392,15 @@ def test_what_nobody_put_there(name: str, world: World) -> None:
     assert checked(world)[1] == []
 
 
+def test_names_that_are_no_utf8(world: World) -> None:
+    folder = os.fsencode(world.path("template").parent)
+    Path(os.fsdecode(folder + b"/\xff")).write_text("x")
+    os.symlink("x", folder + b"/\xfe")
+    assert codes(verified(world)[1]) == ["link-dangling", "misnamed"]
+    assert codes(checked(world, fix=True)[1]) == ["link-dangling", "misnamed"]
+    assert checked(world)[1] == verified(world)[1] == []
+
+
 def test_a_link_that_nobody_put_there(world: World) -> None:
     path = world.path("template").with_name("http%3A%2F%2Fh%2F")
     path.symlink_to("/etc/passwd")

@@ -233,6 +233,11 @@ def test_a_proof_that_was_altered_proves_nothing(archive: Config, folder: Path) 
     assert archec_inline(archive, "prove", HANDLE, "--seal", folder / "last.txt", "-o", proof).code == 0
     good = proof.read_bytes()
     assert archec_inline(None, "prove", "--check", proof).code == 0
+    damaged = folder / "damaged.txt"
+    for old, warned in (("archec-head", False), ("archec-hea", True)):
+        damaged.write_text((folder / "last.txt").read_text().replace("archec-head", old))
+        done = archec_inline(archive, "prove", HANDLE, "--seal", damaged)
+        assert (done.code, f"warning: {damaged}" in done.err) == (0, warned)
     hour = good.index(b"T", good.index(b"archec-date ")) + 1
     for at in (hour, *range(0, len(good), 7)):
         bad = bytearray(good)

@@ -64,7 +64,7 @@ def test_bytes_run_out(disk: Path) -> None:
 
 @pytest.mark.parametrize("opened", [Ledger, partial(Received, run=TIST)])
 def test_a_disk_that_becomes_read_only(opened: Callable[[Path], Any], tmp_path: Path, monkeypatch: Any) -> None:
-    """The lists of what is under way, which are removed at the end of a run."""
+    """The records of downloads in progress, which are removed at the end of a run."""
 
     def refused(path: Path, **_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
