@@ -172,7 +172,7 @@ async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, 
     """Yields the bytes of a range of a file. A small one is read at once, others in a thread. If ``length`` is 0, the
     range has no end."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise LoadFailed(f"cannot be read: {error.strerror}") from error
     at, inline = offset, bool(length) and length <= _INLINE

@@ -16,7 +16,6 @@ from archec.catalogue.model import KINDS, Kind, Note, Obi, Version
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.ids import normalise, slash_variant, typed, without_userinfo
-from archec.store.durable import failure
 from archec.store.interface import Located
 from archec.store.layout import Layout
 from archec.store.reader import locate, open_held
@@ -180,18 +179,11 @@ def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:
         size = os.fstat(file.fileno()).st_size
         if size != held.size:
             raise _spoilt(f"{where}: has {size} bytes, but {held.size} were noted (sha256 {held.sha256})")
-        while data := _read(file, where):
+        while data := file.read(_PIECE):
             digests.update(data)
             write(data)
     if digests.sha256 != held.sha256:
         raise _spoilt(f"{where}: has sha256 {digests.sha256}, but {held.sha256} was noted")
-
-
-def _read(file: BinaryIO, where: str) -> bytes:
-    try:
-        return file.read(_PIECE)
-    except OSError as error:
-        raise failure(error, where) from error
 
 
 def _spoilt(message: str) -> CorruptArchive:

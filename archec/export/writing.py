@@ -21,7 +21,7 @@ from archec.export.checking import Extents, VaultFault
 from archec.export.observations import Visits, collect, observation_of
 from archec.export.units import Unit
 from archec.export.vault import Member, TempFile, Vault, WarcFile
-from archec.store.durable import Disk, failure, fsync_dir, storage_errors
+from archec.store.durable import Disk, fsync_dir, storage_errors
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
@@ -259,8 +259,6 @@ def _contents(layout: Layout, seen: Observation, head: bytes = b"") -> Contents:
         raise unusable("corrupt", error.message) from error
     except StorageFailed as error:
         raise unusable("unreadable", error.message) from error
-    except OSError as error:
-        raise unusable("unreadable", failure(error, path).message) from error
     if contents.sha256 != seen.sha256:
         contents.stream.close()
         raise unusable("corrupt", f"has the sha256 {contents.sha256}, not {seen.sha256}")

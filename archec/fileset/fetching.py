@@ -138,7 +138,7 @@ def _read_held(work: Work, place: tuple[int, str]) -> tuple[Digests, bytes] | No
     try:
         with open_obi(work.archive.layout, *place) as stream:
             return read_whole(stream)
-    except (NotHeld, CorruptArchive, StorageFailed, OSError):
+    except (NotHeld, CorruptArchive, StorageFailed):
         return None
 
 

@@ -8,10 +8,11 @@ kernel never follows links, so a planted link (absolute, or with ``..``) is an e
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import stat
-from typing import BinaryIO, Literal, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar
 
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld
@@ -32,6 +33,22 @@ MAX_HOPS = 64
 _CUT_NAME = re.compile(r".+~[0-9a-f]{32}", re.S)
 _FAN = re.compile(r"[0-9a-f]{2}")
 _NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
+
+
+class _HeldFile(io.FileIO):
+    """An open file of the store. An error while it is read is a :class:`StorageFailed` that names it."""
+
+    def __init__(self, fd: int, where: str) -> None:
+        super().__init__(fd, "rb")
+        self._where = where
+
+    def readinto(self, buffer: Any) -> int:
+        with storage_errors(self._where):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        with storage_errors(self._where):
+            return super().readall()
 
 
 class Reader:
@@ -76,7 +93,7 @@ class Reader:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise CorruptArchive(f"{where}: is not a file")
-        return open(fd, "rb")
+        return io.BufferedReader(_HeldFile(fd, where))
 
     def read(self, tist: int, id: str) -> bytes:  # noqa: A002
         """All bytes noted of an obi at ``tist``; for small files."""
@@ -86,7 +103,7 @@ class Reader:
             data = self._plain(directory, tist, id)
             if data is not None:
                 return data
-        with self.open(tist, id) as file, storage_errors(self.layout.root / self.layout.path(tist, id)):
+        with self.open(tist, id) as file:
             return file.read()
 
     def _plain(self, directory: int, tist: int, id: str) -> bytes | None:  # noqa: A002
@@ -114,7 +131,7 @@ class Reader:
     def digest(self, tist: int, id: str) -> Digest:  # noqa: A002
         """The digests and the size of what was noted of an obi at ``tist``."""
         digests = Digests()
-        with self.open(tist, id) as file, storage_errors(self.layout.root / self.layout.path(tist, id)):
+        with self.open(tist, id) as file:
             while data := file.read(_BUFFER):
                 digests.update(data)
         return Digest(digests.md5, digests.sha256, digests.size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
+from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.ids import escape, file_name
+from archec.store.durable import open_directory
 from archec.store.interface import Digest, Link, Placement
 from archec.store.layout import Layout, create
 from archec.store.reader import digest, id_of_name, locate, open_held, open_obi
@@ -190,6 +192,11 @@ def test_a_disk_that_does_not_read(held: Layout, monkeypatch: pytest.MonkeyPatch
     def broken(*args: object, **kwargs: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
+    with open_obi(held, TIST, BAR) as stream, open_directory(held.root) as other:
+        os.dup2(other, stream.fileno())  # reading fails from now on
+        for read in (stream.read, lambda: stream.read(1)):
+            with pytest.raises(StorageFailed, match=re.escape(held.path(TIST, BAR))):
+                read()
     monkeypatch.setattr(os, "readlink", broken)
     plant(held, "x")
     with pytest.raises(ArchecError, match=r"Input/output error"):
