@@ -66,7 +66,10 @@ class Builder:
         cache = self._config.access.cache
         for source in step.sources:
             if source.type in ("file", "zipnum"):
-                local.append(FileSource(source.name, source.type, self._config.path(source.path)))
+                path = self._config.path(source.path)
+                if not path.exists():
+                    _log.warning("collection source %s: %s does not exist", source.name, path)
+                local.append(FileSource(source.name, source.type, path))
             elif source.type == "archec":
                 local.append(self._archec(source, loaders))
             elif source.type == "cdx":

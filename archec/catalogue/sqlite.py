@@ -95,7 +95,6 @@ _SCHEMA += "CREATE INDEX mo_due ON mo (due, id);\n" + "".join(
 
 _NEW = "'archec rebuild' creates it from the archive directory"
 _REBUILD = "move the file away and run 'archec rebuild': the archive directory has all of its contents"
-_OLDER = "use the archec that made it; if the journals are of version 2, move the file away and run 'archec rebuild'"
 _ROLE = Role("the catalogue", CatalogueError, _REBUILD, CatalogueRefused)
 
 Row = tuple[Any, ...]
@@ -154,7 +153,7 @@ class SQLiteCatalogue(Database, Catalogue):
         if version != SCHEMA_VERSION:
             raise CatalogueError(
                 f"{self.path}: this catalogue has schema version {version}, this archec works with {SCHEMA_VERSION}",
-                hint=_OLDER if version < SCHEMA_VERSION else "use the archec that made it, or a newer one",
+                hint=_REBUILD if version < SCHEMA_VERSION else "use the archec that made it, or a newer one",
             )
         self.fetch(f"PRAGMA cache_size = -{_CACHE}")  # after the page size, by which SQLite divides it
         if not self.read_only:
