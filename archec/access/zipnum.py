@@ -90,6 +90,8 @@ class ZipNum:
     def _unpacked(self, part: str, offset: int, length: int) -> bytes:
         with open(self._path(part), "rb") as file:
             data = os.pread(file.fileno(), min(length, _MAX_BLOCK), offset)
+        if len(data) != length:
+            raise zlib.error("cut")
         unpacked: list[bytes] = []
         size = 0
         while data:

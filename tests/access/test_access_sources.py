@@ -174,8 +174,10 @@ def test_zipnum(tmp_path: Path) -> None:
             assert (counted["pages"], counted["blocks"]) == (0, 0)
         with client(base, "feeder") as feeder:
             assert feeder.get("/z/index?url=many.org/*&showPagedIndex=true").status_code == 403
-        (tmp_path / "z" / "part-0.gz").write_bytes(b"no gzip at all")
-        assert "damaged" in get.get("/z/index?url=a.org").headers["reserrors"]
+        whole = (tmp_path / "z" / "part-0.gz").read_bytes()
+        for damaged in (b"no gzip at all" * 100, whole[:-1], b""):
+            (tmp_path / "z" / "part-0.gz").write_bytes(damaged)
+            assert "damaged" in get.get("/z/index?url=many.org/00099").headers["reserrors"]
 
 
 def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
