@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,7 +121,7 @@ def _old(target: Path, same: set[str]) -> Iterator[bytes]:
 
 
 def _lines(path: Path, name: str) -> Iterator[bytes]:
-    """Yields the lines of a file up to the first damage, then raises _Damaged if there is any."""
+    """Yields the lines of a file up to the first damage, then raises _Damaged if anything is wrong with the file."""
     with open(path, "rb") as file:
         framing = framing_of(file)
         file.seek(0)
@@ -130,6 +131,9 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
     if framing.altered:
         count, first = len(framing.altered), min(framing.altered)
         raise _Damaged(f"has {counted(count, 'record')} of wrong digest or length, the first at {first}; not indexed")
+    if framing.misstated:
+        count, first = len(framing.misstated), min(framing.misstated)
+        raise _Damaged(f"has {counted(count, 'record')} with a wrong WARC-Block-Digest, the first at {first}; indexed")
 
 
 def _whole(members: Any, framing: Framing, name: str) -> Iterator[bytes]:
@@ -185,11 +189,15 @@ def _fields(record: Any, uri: str) -> dict[str, str]:
     if record.rec_type == "revisit":
         mime = "warc/revisit"
     elif record.http_headers is not None:
-        mime = (record.http_headers.get_header("Content-Type") or "unk").partition(";")[0].strip() or "unk"
+        mime = _mime(record.http_headers)
     else:
-        mime = (record.rec_headers.get_header("Content-Type") or "unk").partition(";")[0].strip()
+        mime = _mime(record.rec_headers)
     status = record.http_headers.get_statuscode() if record.http_headers is not None else ""
     return {"url": uri, "mime": mime, **({"status": status} if status else {}), "digest": digest}
+
+
+def _mime(headers: Any) -> str:
+    return re.split(r"[;\s]", (headers.get_header("Content-Type") or "").strip(), maxsplit=1)[0] or "unk"
 
 
 def _pair(record: Any) -> str:

@@ -32,11 +32,13 @@ _DIGESTS = {"md5": hashlib.md5, "sha1": hashlib.sha1, "sha256": hashlib.sha256, 
 
 class Framing(NamedTuple):
     """The records before the offset ``end`` are whole, except those at the offsets ``altered``, which do not match
-    their digests. ``damage`` says what follows them; "" if that is the end of the file."""
+    their digests. ``damage`` says what follows them; "" if that is the end of the file. Those at ``misstated`` do not
+    match their digests either, but the checksum of gzip: they were written with a wrong digest."""
 
     end: int
     damage: str
     altered: frozenset[int]
+    misstated: frozenset[int] = frozenset()
 
 
 class _Damaged(Exception):
@@ -49,19 +51,22 @@ class _Damaged(Exception):
 
 def framing_of(file: io.BufferedReader[Any]) -> Framing:
     """Reads a file up to the first damage. Raises OSError."""
-    read = _read_member if file.peek(2)[:2] == _GZIP else _read_plain
-    altered: set[int] = set()
+    is_packed = file.peek(2)[:2] == _GZIP
+    read = _read_member if is_packed else _read_plain
+    differing: set[int] = set()
     damage = ""
     while not damage and file.peek(1):
         start = file.tell()
         try:
             if not read(file):
-                altered.add(start)
+                differing.add(start)
         except _Damaged as error:
             damage = f"{error} at {start}"
             if not error.has_contents:
                 file.seek(start)
-    return Framing(file.tell(), damage, frozenset(altered))
+    if is_packed:
+        return Framing(file.tell(), damage, frozenset(), frozenset(differing))
+    return Framing(file.tell(), damage, frozenset(differing))
 
 
 def _read_plain(file: io.BufferedReader[Any]) -> bool:

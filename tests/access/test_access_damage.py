@@ -107,6 +107,18 @@ def test_what_is_overwritten_is_noticed(crawl: Crawled, draw: st.DataObject, new
     assert found.damage or found.altered or not changed or not is_checked
 
 
+def test_a_record_that_was_written_with_a_wrong_digest_is_indexed(tmp_path: Path) -> None:
+    data, starts, _ = crawled(tmp_path / "w" / "a.warc.gz", packed=True)
+    raw = gzip.decompress(data[starts[1] : starts[2]])
+    digest = raw.index(b"WARC-Block-Digest: sha1:") + len(b"WARC-Block-Digest: sha1:")
+    wrong = gzip.compress(raw[:digest] + b"A" * 32 + raw[digest + 32 :])
+    (tmp_path / "w" / "a.warc.gz").write_bytes(data[: starts[1]] + wrong + data[starts[2] :])
+    run = CliRunner().invoke(access, ["index", str(tmp_path / "w")])
+    assert (run.exit_code, len(index_path(tmp_path / "w").read_text().splitlines())) == (6, 3)
+    told = f"has 1 record with a wrong WARC-Block-Digest, the first at {starts[1]}; indexed"
+    assert told in run.stderr.replace("\n", " ")
+
+
 def test_damaged_files_are_indexed_up_to_the_damage_and_reported(tmp_path: Path) -> None:
     folder = tmp_path / "w"
     whole: dict[str, int] = {}

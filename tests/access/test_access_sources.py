@@ -268,7 +268,7 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         assert index()["rows"] == 3
         posted = Crawl(tmp_path / "w" / "posted.warc.gz")
         posted.request("http://p.org/", S, b"b=two&a=1", "application/x-www-form-urlencoded")
-        posted.response("http://p.org/", S, b"answer")
+        posted.response("http://p.org/", S, b"answer", headers={"Content-Type": "Text/x charset=utf-8"})
         posted.close()
         body = b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\nno gzip"
         arc = [(b"filedesc://a.arc 0.0.0.0", ARC_FIELDS), (b"http://arc.org/b c 192.0.2.1", body)]
@@ -277,6 +277,7 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         )
         assert index()["rows"] == 5
         assert b"answer" in get.post("/w/resource?url=p.org", data={"a": "1", "b": "two"}).content
+        assert [row["mime"] for row in asked(get, "w", "url=p.org*")] == ["Text/x"]
         (old,) = asked(get, "w", "url=http://arc.org/b c")
         assert old["digest"] == "sha1:" + b32encode(hashlib.sha1(b"no gzip").digest()).decode()
         assert get.get("/w/resource?url=http://arc.org/b%20c").content.endswith(b"no gzip\r\n\r\n")
