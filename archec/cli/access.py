@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import click
@@ -19,9 +19,9 @@ from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, t
 from archec.access.viewer import Viewer
 from archec.access.warcindex import index_folder, index_path
 from archec.archive.opening import opened
-from archec.cli.common import DATE, config_option, json_option
+from archec.cli.common import DATE, config_option, find_cited, is_citation, json_option
 from archec.config import Config, load
-from archec.errors import Exit, UsageError
+from archec.errors import Exit, NotHeld, UsageError
 from archec.ids import is_fileset, normalise, typed
 from archec.store.durable import atomic_stream, storage_errors
 from archec.terminal.output import echo, echo_json, note, show
@@ -270,6 +270,9 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
     has_archive = config.store_path.exists()
     archive = opened(config) if has_archive else nullcontext(None)
     with archive as it:
+        if it is not None and is_citation(id):
+            with suppress(NotHeld):
+                wanted = find_cited(it, id)[0].id
         subjects = subjects_of(it, wanted)
     rules = Rules(config.access.rules, config.access.open)
     for subject in subjects:

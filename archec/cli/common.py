@@ -131,6 +131,11 @@ def opened(config: Config | Path | None) -> Iterator[Archive]:
         yield archive
 
 
+def is_citation(asked: str) -> bool:
+    """Whether a name is written as a DOI or a handle, with or without ``doi:`` and ``hdl:``."""
+    return asked.strip().lower().startswith(_IDENTIFIERS)
+
+
 def find_cited(archive: Archive, asked: str) -> tuple[Obi, int | None]:
     """An obi by its id, or a fileset by its DOI or handle, and then the tist of the state that this names. Raises
     :class:`NotHeld` and :class:`BadName`."""
@@ -139,7 +144,7 @@ def find_cited(archive: Archive, asked: str) -> tuple[Obi, int | None]:
     try:
         return find(archive.catalogue, asked), None
     except (NotHeld, BadName):
-        if not asked.strip().lower().startswith(_IDENTIFIERS):
+        if not is_citation(asked):
             raise
         from archec.fileset.lookup import find_fileset  # slow to import, and rarely needed
 

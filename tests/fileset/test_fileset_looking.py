@@ -100,7 +100,9 @@ def test_list_and_show(one: Filesets, platform: Platform) -> None:
         assert [file["path"] for file in shown["manifest"]] == list(SIZES)
     assert shown["ingests"][0]["base_url"] == "doi:10.5281/zenodo.7"
     assert command(one, "show", row["id"] + "@99")[0] == 7
-    assert archec_inline(one.config, "history", "doi:10.5281/zenodo.7").out.decode().startswith(row["id"] + "\n")
+    for words in (["history"], ["access", "explain"]):
+        told = archec_inline(one.config, *words, "doi:10.5281/zenodo.7").out.decode()
+        assert told.startswith(row["id"]), told
     code, out = command(one, "list")
     assert code == 0
     assert "3 of 3 files" in out
