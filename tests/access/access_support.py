@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+from servers import running
 
 from archec.access.build import opened_access
 from archec.access.tokens import Token, encoded, hash_of
@@ -18,7 +17,6 @@ from archec.archive.opening import Archive
 from archec.config import Config, parse
 from archec.ids import urlkey
 from archec.server.app import make_app
-from archec.server.run import listen, make_server
 
 READER, WRITER, LISTER = "reader-token", "writer-token", "lister-token"
 
@@ -48,19 +46,8 @@ def give_tokens(config: Config, *more: Token) -> None:
 @contextmanager
 def serving(config: Config, archive: Archive | None = None) -> Iterator[str]:
     """The base URL of a server with the access layer."""
-    with opened_access(config, archive) as access, listen(config.server) as listener:
-        server = make_server(make_app([access]), config.server)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive()
-                time.sleep(0.01)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
-            assert not thread.is_alive()
+    with opened_access(config, archive) as access, running(make_app([access]), config.server) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def client(base: str, token: str = READER) -> httpx.Client:

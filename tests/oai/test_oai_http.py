@@ -18,8 +18,9 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oai_http import LOCAL, Running, served
+from oai_http import Running, served
 from oai_support import DOMAIN, World, checked, code, paper, query, texts
+from servers import LOCAL
 
 from archec.errors import StorageFailed
 from archec.oai import router as router_module

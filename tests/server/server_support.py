@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
+from servers import LOCAL, running
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -18,9 +19,7 @@ from archec.config import ServerConfig
 from archec.errors import BadName, CatalogueGone
 from archec.server.app import Capability, make_app
 from archec.server.responses import PiecewiseResponse
-from archec.server.run import listen, make_server
 
-LOCAL = ServerConfig(host="127.0.0.1", port=0, access_log="")
 LARGE = b"0123456789abcdef" * (1 << 20)
 
 
@@ -73,23 +72,9 @@ class Sample:
         yield things
 
 
-@contextmanager
-def running(*parts: Capability, config: ServerConfig = LOCAL) -> Iterator[int]:
+def serving(*parts: Capability, config: ServerConfig = LOCAL) -> AbstractContextManager[int]:
     """The port of a server with these capabilities."""
-    listener = listen(config)
-    server = make_server(make_app(parts), config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        yield listener.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        listener.close()
-        assert not thread.is_alive()
+    return running(make_app(parts), config)
 
 
 def connect(port: int) -> socket.socket:

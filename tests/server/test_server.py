@@ -17,7 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 import zstandard
-from server_support import LARGE, LOCAL, Sample, connect, is_refused, running
+from server_support import LARGE, Sample, connect, is_refused, serving
+from servers import LOCAL
 
 import archec
 from archec.catalogue.open import open_catalogue
@@ -31,7 +32,7 @@ from archec.store.layout import create
 
 def test_health_and_figures() -> None:
     sample = Sample()
-    with running(sample) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with serving(sample) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
         assert client.get("/sample/hello").text == "hello"
         assert client.get("/healthz").json() == {"status": "ok", "version": archec.__version__, "faults": {}}
         sample.fault = "degraded"
@@ -52,7 +53,7 @@ def test_health_and_figures() -> None:
 
 
 def test_failures_tell_clients_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with running(Sample()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}/sample", trust_env=False) as client:
+    with serving(Sample()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}/sample", trust_env=False) as client:
         gone, bad, bug = (client.get(f"/fails/{how}") for how in ("gone", "bad", "bug"))
         assert client.get("/hello").status_code == 200
     assert (gone.status_code, gone.headers["retry-after"]) == (503, "60")
@@ -78,7 +79,7 @@ def test_no_delay_on_any_connection(monkeypatch: pytest.MonkeyPatch) -> None:
         real(self, transport)  # type: ignore[arg-type]
 
     monkeypatch.setattr(HttpToolsProtocol, "connection_made", look)
-    with running(Sample()) as port:
+    with serving(Sample()) as port:
         httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False)
     assert seen
     assert all(seen)
@@ -89,13 +90,13 @@ def test_no_delay_on_any_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("piece", [b"GET /" + b"a" * 10_000, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000])
 def test_an_endless_head_is_cut(piece: bytes) -> None:
-    with running(Sample()) as port, connect(port) as client:
+    with serving(Sample()) as port, connect(port) as client:
         client.sendall(piece)
         assert is_refused(client, piece.rpartition(b"\r\n")[2] or b"A: b\r\n" * 1000)
 
 
 def test_a_client_that_takes_nothing_in_is_cut() -> None:
-    with running(Sample(), config=dataclasses.replace(LOCAL, send_timeout=0.5)) as port, socket.socket() as client:
+    with serving(Sample(), config=dataclasses.replace(LOCAL, send_timeout=0.5)) as port, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", port))
         client.sendall(b"GET /sample/large HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -106,7 +107,7 @@ def test_a_client_that_takes_nothing_in_is_cut() -> None:
 
 
 def test_a_large_body_comes_whole_at_any_pace() -> None:
-    with running(Sample()) as port:
+    with serving(Sample()) as port:
         assert httpx.get(f"http://127.0.0.1:{port}/sample/large", trust_env=False).content == LARGE
         with connect(port) as client:
             client.sendall(b"GET /sample/large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -117,7 +118,7 @@ def test_a_large_body_comes_whole_at_any_pace() -> None:
 
 
 def test_too_many_connections() -> None:
-    with running(Sample(), config=dataclasses.replace(LOCAL, max_connections=3)) as port:
+    with serving(Sample(), config=dataclasses.replace(LOCAL, max_connections=3)) as port:
         clients = [connect(port) for _ in range(3)]
         for client in clients:
             client.sendall(b"GET /sample/hello HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -127,7 +128,7 @@ def test_too_many_connections() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    with running(Sample()) as port, connect(port) as client:
+    with serving(Sample()) as port, connect(port) as client:
         client.sendall(b"\x16\x03\x01\x02\x00\x01 not HTTP\r\n\r\n")
         assert b" 400 " in client.recv(1000)
 
@@ -141,10 +142,11 @@ def test_ten_thousand_connections_cost_bounded_memory() -> None:
     script = (
         "import dataclasses, sys; from server_support import *\n"
         "config = dataclasses.replace(LOCAL, max_connections=12_000, idle_timeout=120)\n"
-        "with running(Sample(), config=config) as port: print(port, flush=True); sys.stdin.read()"
+        "with serving(Sample(), config=config) as port: print(port, flush=True); sys.stdin.read()"
     )
     resource.setrlimit(resource.RLIMIT_NOFILE, (11_000, hard))
-    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{Path(archec.__file__).parents[1]}"}
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}:{Path(archec.__file__).parents[1]}"}
     command = [sys.executable, "-c", script]
     try:
         with subprocess.Popen(
@@ -182,7 +184,7 @@ def test_a_port_that_is_taken() -> None:
 def test_access_log_to_a_file(tmp_path: Path) -> None:
     try:
         log_accesses("access.log", tmp_path)
-        with running(Sample()) as port:
+        with serving(Sample()) as port:
             httpx.get(f"http://127.0.0.1:{port}/healthz?a=%22", trust_env=False)
         logging.getLogger("archec.access.gate").error("no request")
         (line,) = (tmp_path / "access.log").read_text().splitlines()
@@ -224,7 +226,7 @@ def test_requests_in_work_are_finished() -> None:
 
     sample = Sample()
     answers: list[str] = []
-    with running(sample) as port:
+    with serving(sample) as port:
         url = f"http://127.0.0.1:{port}/sample/slow"
         thread = threading.Thread(target=lambda: answers.append(httpx.get(url, trust_env=False, timeout=20).text))
         thread.start()
