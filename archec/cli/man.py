@@ -11,7 +11,7 @@ import click
 
 from archec import __version__
 from archec.errors import StorageFailed
-from archec.terminal.files import write_whole
+from archec.store.durable import open_whole
 from archec.terminal.output import note
 
 
@@ -32,7 +32,8 @@ def man(context: click.Context, directory: Path) -> None:
         raise StorageFailed(f"{directory}: {error.strerror}") from error
     number = 0
     for number, (name, page) in enumerate(_pages(context.find_root().command, "archec", None), 1):  # noqa: B007
-        write_whole(directory / f"{name}.1", page.encode())
+        with open_whole(directory / f"{name}.1", mode=0o644) as file:
+            file.write(page.encode())
     note(f"{directory}: {number} pages")
 
 

@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 from archec.cli.common import config_option, json_option, opened, output_option
 from archec.monitor.metrics import metrics_of
 from archec.monitor.status import status
-from archec.terminal.files import write_whole
+from archec.store.durable import open_whole
 from archec.terminal.output import echo_json, note
 
 
@@ -34,6 +34,7 @@ def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> Non
     if output is not None:
         if output.suffix != ".prom":
             note(f"{output}: node_exporter's textfile collector only reads *.prom files")
-        write_whole(output, generate_latest(found))
+        with open_whole(output, mode=0o644) as file:
+            file.write(generate_latest(found))
     elif not as_json:
         click.echo(generate_latest(found), nl=False)

@@ -17,7 +17,7 @@ from archec.redif.lintreport import Summary
 from archec.redif.problems import Problem, shown
 from archec.redif.template import Template
 from archec.redif.template import as_json as template_value
-from archec.terminal.files import write_whole
+from archec.store.durable import open_whole
 from archec.terminal.output import echo, echo_json, note, show
 
 
@@ -71,7 +71,8 @@ def redif(
     if as_json:
         echo_json({"type": "summary", "archives": summary.as_value()})
     if report is not None:
-        write_whole(report, (summary.html() if report.suffix.lower() == ".html" else summary.markdown()).encode())
+        with open_whole(report, mode=0o644) as output:
+            output.write((summary.html() if report.suffix.lower() == ".html" else summary.markdown()).encode())
     codes = sum((one.codes for one in summary.archives.values()), Counter[str]())
     found = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items())) or "none"
     wrong = ", ".join(f"{count} {code}" for code, count in sorted(codes.items())) or "none"

@@ -17,7 +17,7 @@ from archec.monitor.runs import run_named, runs
 from archec.monitor.status import held_back
 from archec.report.changes import ChangesQuery, changes_of_runs
 from archec.report.coverage import coverage_of_filesets
-from archec.terminal.files import write_whole
+from archec.store.durable import open_whole
 from archec.terminal.output import echo_json, note
 from archec.terminal.progress import meter_for
 
@@ -58,5 +58,6 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
     if as_json:
         echo_json(account.as_value())
     if output is not None:
-        write_whole(output, page(account).encode("utf-8", "replace"))
+        with open_whole(output, mode=0o644) as file:
+            file.write(page(account).encode("utf-8", "replace"))
         note(f"{output}: written")
