@@ -71,7 +71,7 @@ _MOST_NAMED = 20
     "--salvage", is_flag=True, help="Take what can be read of a damaged tarball; an intact one supersedes it."
 )
 @click.option("--wait", is_flag=True, help="Wait for another run to end instead of exiting with 4.")
-@click.option("--resume", is_flag=True, help="Continue the run that was stopped, if there is one.")
+@click.option("--resume", is_flag=True, help="Continue the run that was stopped; refused if there is none.")
 @click.option("--trust-clock", is_flag=True, help="Continue although the clock of this machine seems wrong.")
 @click.option(
     "--accept-losses",
