@@ -19,8 +19,9 @@ from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, t
 from archec.access.viewer import Viewer
 from archec.access.warcindex import index_folder, index_path
 from archec.archive.opening import opened
-from archec.cli.common import DATE, config_option, find_cited, is_citation, json_option
+from archec.cli.common import DATE, config_option, find_cited, is_citation, json_option, pywb_option
 from archec.config import Config, load
+from archec.config.pywb import load_with_pywb
 from archec.errors import Exit, NotHeld, UsageError
 from archec.ids import is_fileset, normalise, typed
 from archec.store.durable import atomic_stream, storage_errors
@@ -61,9 +62,16 @@ def token() -> None:
 @click.option("--collection", "collections", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
 @click.option("--until", type=DATE, default=0, help="Expiry date.")
 @json_option
+@pywb_option
 @config_option
 def create(
-    name: str, rights: str, collections: tuple[str, ...], until: int, as_json: bool, config_file: Path | None
+    name: str,
+    rights: str,
+    collections: tuple[str, ...],
+    until: int,
+    as_json: bool,
+    pywb_file: Path | None,
+    config_file: Path | None,
 ) -> None:
     """Create a token for NAME and print it.
 
@@ -72,7 +80,7 @@ def create(
 
     Example: archec access token create reader --rights metadata
     """
-    config = load(config_file)
+    config, _ = load_with_pywb(config_file, pywb_file)
     wanted = [right.strip() for right in rights.split(",") if right.strip()]
     unknown = sorted(set(collections) - {one.name for one in config.collections})
     if unknown:
@@ -85,13 +93,14 @@ def create(
 
 @token.command("list")
 @json_option
+@pywb_option
 @config_option
-def list_tokens(as_json: bool, config_file: Path | None) -> None:
+def list_tokens(as_json: bool, pywb_file: Path | None, config_file: Path | None) -> None:
     """List the tokens: names, rights, collections, expiry dates.
 
     Example: archec access token list
     """
-    tokens = _tokens(load(config_file))
+    tokens = _tokens(load_with_pywb(config_file, pywb_file)[0])
     if not tokens and not as_json:
         note("there are no tokens")
     for one in tokens:
@@ -108,15 +117,16 @@ def list_tokens(as_json: bool, config_file: Path | None) -> None:
 
 @token.command()
 @click.argument("name")
+@pywb_option
 @config_option
-def revoke(name: str, config_file: Path | None) -> None:
+def revoke(name: str, pywb_file: Path | None, config_file: Path | None) -> None:
     """Revoke the token of NAME.
 
     It is refused immediately; responses in progress end within seconds.
 
     Example: archec access token revoke reader
     """
-    config = load(config_file)
+    config, _ = load_with_pywb(config_file, pywb_file)
     known = _tokens(config)
     kept = tuple(one for one in known if one.name != name)
     if len(kept) == len(known):

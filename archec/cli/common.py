@@ -53,6 +53,13 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
+def pywb_option(function: _F) -> _F:
+    """``--pywb FILE``, on commands that deal with collections."""
+    return click.option(
+        "--pywb", "pywb_file", type=FILE, metavar="FILE", help="Also use the collections of a pywb config.yaml."
+    )(function)
+
+
 def config_option(function: _F) -> _F:
     """``--config FILE``, on every command."""
     return click.option(

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import os
 import socket
 from pathlib import Path
 
 import click
 
 from archec.access.build import opened_access
-from archec.cli.common import FILE, config_option, opened
-from archec.config import DEFAULT_FILE, Config, load
-from archec.config.pywb import load_pywb
+from archec.cli.common import config_option, opened, pywb_option
+from archec.config.pywb import load_with_pywb
 from archec.oai.router import opened_oai
 from archec.server.app import AbsentCapability, Capability, make_app
 from archec.server.observe import log_accesses
@@ -25,7 +23,7 @@ from archec.terminal.output import note
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Listen on this address instead of server.host.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Listen on this port; 0: any free port.")
-@click.option("--pywb", "pywb_file", type=FILE, help="Serve the collections of a pywb config.yaml as well.")
+@pywb_option
 @config_option
 def serve(host: str | None, port: int | None, pywb_file: Path | None, config_file: Path | None) -> None:
     """Serve the archive over HTTP.
@@ -36,7 +34,9 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
 
     Example: archec serve --port 8080
     """
-    config = load(config_file) if pywb_file is None else _with_pywb(config_file, pywb_file)
+    config, ignored = load_with_pywb(config_file, pywb_file)
+    if ignored:
+        note(f"{pywb_file}: ignored settings: {', '.join(ignored)}")
     server = dataclasses.replace(
         config.server,
         host=config.server.host if host is None else host,
@@ -62,24 +62,6 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
         # After a graceful stop uvicorn raises the caught signal again.
         with contextlib.suppress(KeyboardInterrupt):
             make_server(make_app(parts), server).run(sockets=[listener])
-
-
-def _with_pywb(config_file: Path | None, path: Path) -> Config:
-    """The configuration with the collections of a pywb configuration, which override its own of the same name.
-
-    Without another configuration, pywb's file is used alone: it may itself be the ``config.yaml`` of this directory.
-    """
-    pywb = load_pywb(path)
-    own = Path(DEFAULT_FILE)
-    if config_file is None and (not own.exists() or own.samefile(path)):
-        config = Config(base=path.absolute().parent, file=Path(os.devnull))
-    else:
-        config = load(config_file)
-    if pywb.ignored:
-        note(f"{path}: ignored settings: {', '.join(pywb.ignored)}")
-    names = {one.name for one in pywb.collections}
-    kept = tuple(one for one in config.collections if one.name not in names)
-    return dataclasses.replace(config, collections=(*kept, *pywb.collections))
 
 
 def _address(listener: socket.socket) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
@@ -11,7 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from archec.config.collections import KEYS, CollectionConfig, Misfit, ResourceConfig, read_collections
-from archec.config.file import read_yaml
+from archec.config.file import load, read_yaml
+from archec.config.model import DEFAULT_FILE, Config
 from archec.errors import ConfigError
 
 _KNOWN = ("collections", "archive_paths", "index_paths", "collections_root", "enable_auto_colls")
@@ -24,6 +26,26 @@ class Pywb(NamedTuple):
 
     collections: tuple[CollectionConfig, ...]
     ignored: tuple[str, ...]
+
+
+def load_with_pywb(config_file: Path | None, pywb_file: Path | None) -> tuple[Config, tuple[str, ...]]:
+    """The configuration with the collections of a pywb configuration, which override its own of the same name, and the
+    settings of that file that are ignored. Without a pywb file, the configuration alone.
+
+    Without another configuration, pywb's file is used alone: it may itself be the ``config.yaml`` of this directory.
+    Raises :class:`ConfigError`.
+    """
+    if pywb_file is None:
+        return load(config_file), ()
+    pywb = load_pywb(pywb_file)
+    own = Path(DEFAULT_FILE)
+    if config_file is None and (not own.exists() or own.samefile(pywb_file)):
+        config = Config(base=pywb_file.absolute().parent, file=Path(os.devnull))
+    else:
+        config = load(config_file)
+    names = {one.name for one in pywb.collections}
+    kept = tuple(one for one in config.collections if one.name not in names)
+    return dataclasses.replace(config, collections=(*kept, *pywb.collections)), pywb.ignored
 
 
 def load_pywb(path: Path) -> Pywb:

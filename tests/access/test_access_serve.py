@@ -12,7 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 from access_support import client, configured, give_tokens, line, write_index
+from click.testing import CliRunner
+
+from archec.cli.access import access
 
 S = "20140101000000"
 
@@ -51,12 +55,18 @@ def test_a_server_needs_no_archive(tmp_path: Path) -> None:
     assert sorted(path for path in tmp_path.rglob("*")) == before
 
 
-def test_a_configuration_of_pywb_is_served(tmp_path: Path) -> None:
+def test_a_configuration_of_pywb_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_index(tmp_path / "collections" / "one" / "indexes" / "a.cdxj", [line("http://a.org/", S)])
     (tmp_path / "pywb.yaml").write_text("collections: {every: $all}\ndebug: true\nframed_replay: true\n")
     (tmp_path / "empty").mkdir()
     config = configured(tmp_path, "access: {open: metadata}")
-    with served(tmp_path / "empty", "--pywb", "../pywb.yaml", "--config", str(config.file)) as (url, said):
+    monkeypatch.chdir(tmp_path / "empty")
+    options = ["--pywb", "../pywb.yaml", "--config", str(config.file)]
+    token = CliRunner().invoke(access, ["token", "create", "x", "--collection", "every", *options]).stdout.strip()
+    listed = CliRunner().invoke(access, ["token", "list", "--pywb", "../pywb.yaml"])  # without another configuration
+    assert listed.stdout == "x: metadata, content; every\n"
+    with served(tmp_path / "empty", *options) as (url, said), client(url, token) as get:
+        assert [get.get(f"/{coll}").status_code for coll in ("every", "one")] == [200, 404]
         assert [text for text in said if "debug" in text] == [text for text in said if "framed_replay" in text]
         assert len([text for text in said if "debug" in text]) == 1
         for coll in ("one", "every"):
