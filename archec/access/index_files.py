@@ -238,9 +238,14 @@ class IndexFile:
 
     @property
     def fault(self) -> str:
-        """The fault that the last check found, or ""."""
-        found = self._known[1]
-        return found.fault if found is not None else ""
+        """The fault that the last check found, or "" if there is none or the file has changed since."""
+        stamp, found, _ = self._known
+        if found is None or not found.fault:
+            return ""
+        try:
+            return found.fault if stamp_of(os.stat(self.path)) == stamp else ""
+        except OSError:
+            return ""
 
     def _opened(self, stamp: Stamp) -> tuple[SortedFile | None, Found]:
         checked, known, lines = self._known

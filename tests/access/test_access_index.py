@@ -14,12 +14,14 @@ from typing import Any
 import httpx
 import pytest
 from access_support import client, configured, give_tokens, line, rows, serving, write_index
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.access.query import key_of, parse_query
 from archec.access.rows import NOWHERE, any_row, as_text
 from archec.access.stamps import seconds
+from archec.cli.access import access
 from archec.ids import urlkey
 
 CDX11 = (
@@ -281,6 +283,12 @@ def test_new_and_changed_files_are_seen_without_restart(tmp_path: Path) -> None:
         assert len(found(get, "url=a.org", "a")) == 1
         write_index(tmp_path / "in" / "b.cdxj", [line("http://a.org/", "20150101000000")])
         assert len(found(get, "url=a.org", "a")) == 2
+        bad = tmp_path / "in" / "b.cdxj"
+        bad.write_bytes(bad.read_bytes() + line("http://a.com/", "20140101000000") + b"\n")
+        assert "b.cdxj" in get.get("/a/index?url=a.org").headers["reserrors"]
+        assert get.get("/healthz").status_code == 503
+        assert CliRunner().invoke(access, ["sort", str(bad)]).exit_code == 0
+        assert get.get("/healthz").status_code == 200  # although nobody has used it since
         more = [line("http://a.org/", "20140101000000"), line("http://a.org/", "20140101000001")]
         write_index(tmp_path / "in" / "new", more).rename(tmp_path / "in" / "a.cdxj")
         assert len(found(get, "url=a.org", "a")) == 3
