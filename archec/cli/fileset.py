@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -152,14 +153,28 @@ def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
     """The requests of the command line, then those of the file."""
     for url in urls:
         yield clean(url), IngestRequest(clean(url))
-    for line in source or ():
-        if not line.strip():
+    for line in _split(source) if source is not None else ():
+        plain = line.removeprefix(BOM_UTF8).strip()
+        if not plain:
             continue
-        text = line.decode("utf-8", "replace").strip()
+        text = plain.decode("utf-8", "replace")
         try:
-            yield text, results.request_of(line.strip())
+            yield text, results.request_of(plain)
         except BadRequest as problem:
             yield text, problem
+
+
+def _split(source: BinaryIO) -> Iterator[bytes]:
+    """Yields the lines of a file as they arrive. It is read without its buffer, whose lock a thread that waits for a
+    silent pipe would still hold at exit."""
+    raw, pieces = getattr(source, "raw", source), [b""]
+    while data := raw.read(1 << 16):
+        end, *lines = data.split(b"\n")
+        pieces.append(end)
+        for line in lines:
+            yield b"".join(pieces)
+            pieces = [line]
+    yield b"".join(pieces)
 
 
 def _write(target: BinaryIO, result: IngestResult) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -58,6 +59,37 @@ Line = tuple[str, IngestRequest | FilesetProblem]
 """A line of input, and the request on it or the problem with it."""
 Emit = Callable[[IngestResult, IngestResult | None], None]
 """Called with each result, and with that of its data file if there is one."""
+
+
+class Source:
+    """Lines that are read as they are needed, in a thread that no run waits for: a pipe may be silent for long."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._lines = iter(lines)
+        self._pending: Future[Line | None] | None = None
+
+    async def next(self) -> Line | None:
+        """Returns the next line, None after the last one. Only one may wait; if it is cancelled, the line remains."""
+        if self._pending is None:
+            self._pending = Future()
+            threading.Thread(target=self._read, args=[self._pending], daemon=True).start()
+        line = await asyncio.shield(asyncio.wrap_future(self._pending))
+        self._pending = None
+        return line
+
+    def rest(self) -> Iterator[Line]:
+        """Yields the lines that are left."""
+        line = self._pending.result() if self._pending is not None else None
+        if line is not None:
+            yield line
+        yield from self._lines
+
+    def _read(self, pending: Future[Line | None]) -> None:
+        pending.set_running_or_notify_cancel()
+        try:
+            pending.set_result(next(self._lines, None))
+        except Exception as error:  # noqa: BLE001 - for the caller
+            pending.set_exception(error)
 
 
 @dataclass(slots=True)
@@ -121,21 +153,21 @@ def run_ingest(
     counter = Counter(meter, BudgetUse(budget))
     counter.use.begin()
     meter.phase("bytes", None)
-    source = iter(lines)
+    source = Source(lines)
     try:
         if options.dry_run:
             asyncio.run(_dry(config, source, options, counter, emit, jobs, budget))
         else:
             _locked(config, source, options, counter, emit, jobs, budget, wait=wait)
     except (StorageFull, StorageFailed) as error:
-        for text, request in (*counter.under_way, *source):
+        for text, request in (*counter.under_way, *source.rest()):
             emit(failure(request if isinstance(request, IngestRequest) else None, text, error), None)
         raise
     return counter
 
 
 def _locked(
-    config: Config, lines: Iterator[Line], options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
+    config: Config, lines: Source, options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
     budget: Budget, *, wait: bool,
 ) -> None:  # fmt: skip
     with ExitStack() as stack:
@@ -146,7 +178,7 @@ def _locked(
 
 
 def _run(
-    stack: ExitStack, archive: Archive, ledger: Ledger, run: int, lines: Iterator[Line], options: IngestOptions,
+    stack: ExitStack, archive: Archive, ledger: Ledger, run: int, lines: Source, options: IngestOptions,
     counter: Counter, emit: Emit, jobs: int, budget: Budget,
 ) -> None:  # fmt: skip
     config = archive.config
@@ -230,7 +262,7 @@ def _policy(config: Config) -> StrategyPolicy:
 
 
 async def _dry(
-    config: Config, lines: Iterator[Line], options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
+    config: Config, lines: Source, options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
     budget: Budget,
 ) -> None:  # fmt: skip
     """Asks the platforms, but stores nothing. Takes no lock."""
@@ -245,17 +277,16 @@ async def _dry(
 
 
 async def _all(
-    work: Work, lines: Iterator[Line], emit: Emit, counter: Counter, jobs: int, budget: Budget
+    work: Work, lines: Source, emit: Emit, counter: Counter, jobs: int, budget: Budget
 ) -> None:
     """Processes all requests, ``jobs`` of them at once. Lines are read as they are needed."""
     deadline = time.monotonic() + budget.seconds if budget.seconds else None
     lock = asyncio.Lock()
-    loop = asyncio.get_running_loop()
 
     async def one_after_the_other() -> None:
         while True:
             async with lock:
-                line = await loop.run_in_executor(None, next, lines, None)
+                line = await lines.next()
             if line is None:
                 return
             counter.under_way.append(line)

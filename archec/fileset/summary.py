@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,7 +13,6 @@ from archec.catalogue.model import FilesetManifestFile, Ingest
 from archec.catalogue.records import IngestDone
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
-from archec.fileset.checksums import read_whole
 from archec.fileset.context import Found, Work
 from archec.fileset.fetching import received_item
 from archec.fileset.finding import identifier_of
@@ -131,9 +130,10 @@ def finish(
     )  # fmt: skip
     page = _landing(work, found, landing, landing_id)
     if page is not None:
-        capture = capture_of(work.archive.catalogue, page[0], work.run, page[1])
+        capture = capture_of(work.archive.catalogue, page.file, work.run, page.status)
         result.terminal, result.file_meta, result.cdx, result.revisit_cdx = capture
-    if found.landing is not None:
+        result.html_biblio = html_biblio(page.body)
+    elif found.landing is not None:
         result.html_biblio = html_biblio(found.landing.body)
     if done is not None and done.file_file_meta is not None:
         result.fileset_file = FilesetFile(
@@ -210,30 +210,41 @@ def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile], *, is
     return later if status.is_hit or is_held else 0
 
 
-def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> tuple[FilesetManifestFile, int] | None:
-    """The landing page, from this ingest or as it is held, and its HTTP status; None if there is none."""
-    if kept is not None:
+class _LandingPage(NamedTuple):
+    """A held landing page, and the HTTP status with which it was served."""
+
+    file: FilesetManifestFile
+    status: int
+    body: bytes
+
+
+def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> _LandingPage | None:
+    """The landing page, from this ingest or as it is held; None if there is none."""
+    if kept is not None and found.landing is not None:
         url, tist, body, digests = kept
-        terminal = public_url(found.landing.url) if found.landing is not None else url
-        return FilesetManifestFile(
-            "", body.size, body.md5, digests.sha1, body.sha256, body.mimetype, platform_url=url, terminal_url=terminal,
-            terminal_dt=timestamp(tist),
-        ), body.status  # fmt: skip
+        file = FilesetManifestFile(
+            "", body.size, body.md5, digests.sha1, body.sha256, body.mimetype, platform_url=url,
+            terminal_url=public_url(found.landing.url), terminal_dt=timestamp(tist),
+        )  # fmt: skip
+        return _LandingPage(file, body.status, found.landing.body)
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi) if obi else None
     version = known.version_at(MAX_TIST) if known is not None else None
     if known is None or version is None:
         return None
     try:
         with held_at(work.archive, known, MAX_TIST).open(work.archive.layout) as stream:
-            digests, _ = read_whole(stream)
+            data = stream.read()
     except (NotHeld, CorruptArchive):
         return None
+    digests = Digests(sha1=True)
+    digests.update(data)
     tist = known.history.last or 0
     note = known.notes.get(tist)
-    return FilesetManifestFile(
+    file = FilesetManifestFile(
         "", version.size, version.md5, digests.sha1, version.sha256, version.type, platform_url=obi,
         terminal_dt=timestamp(tist),
-    ), note.status if note is not None else 200  # fmt: skip
+    )  # fmt: skip
+    return _LandingPage(file, note.status if note is not None else 200, data)
 
 
 def file_result(result: IngestResult) -> IngestResult | None:

@@ -127,7 +127,7 @@ def test_a_second_time_the_platform_is_asked_once_and_nothing_is_fetched(
     assert (again.status, again.hit) == ("success-existing", True)
     assert filesets.asked() == ["/api/records/7"]
     assert [file.sha256 for file in again.manifest or ()] == [file.sha256 for file in first.manifest or ()]
-    assert again.terminal == first.terminal
+    assert (again.terminal, again.html_biblio) == (first.terminal, first.html_biblio)
     assert again.fileset == first.fileset
     (forced,) = filesets.ingest(url, force=True)
     assert forced.status == "success"
@@ -1100,9 +1100,8 @@ def ingesting(filesets: Filesets, url: str, *options: str, **environ: str) -> su
     """``archec fileset ingest`` in a process of its own."""
     command = [sys.executable, "-m", "archec", "fileset", "ingest", url, *options]
     command += ["--config", str(filesets.config.file)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ}
-    )  # fmt: skip
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **environ})
 
 
 def test_the_command_prints_one_result_a_line(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
@@ -1110,8 +1109,8 @@ def test_the_command_prints_one_result_a_line(filesets: Filesets, platform: Plat
     requests = tmp_path / "requests"
     deep = "[" * 900 + "]" * 900
     requests.write_text(
-        f'{{"base_url": "{url}", "ingest_type": "dataset"}}\n\nno json\n{{"base_url": 7}}\n'
-        f'{{"base_url": "{url}", "deep": {deep}}}\n{{"base_url": "{url}", "ingest_type": "\\u0000"}}\n'
+        f'\ufeff{{"base_url": "{url}", "ingest_type": "dataset"}}\n\nno json\n{{"base_url": 7}}\n'
+        f'{{"base_url": "{url}", "deep": {deep}}}\n{{"base_url": "{url}", "ingest_type": "\\u0000"}}'
     )
     files = tmp_path / "files"
     process = ingesting(filesets, url, "--requests", str(requests), "--file-results", str(files))
@@ -1231,7 +1230,7 @@ def test_what_was_part_goes_on_after_ctrl_c(filesets: Filesets, platform: Platfo
 
     large = [f"/api/records/7/files/{name}/content" for name in "pr"]
     platform.behaviours |= dict.fromkeys(large, half)
-    process = ingesting(filesets, url)
+    process = ingesting(filesets, url, "--requests", "-", "--jobs", "2")  # the second waits for a line
     deadline = time.monotonic() + 30
 
     def parts() -> int:
@@ -1240,7 +1239,8 @@ def test_what_was_part_goes_on_after_ctrl_c(filesets: Filesets, platform: Platfo
     while time.monotonic() < deadline and not (platform.sent and parts() >= 2 << 20):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    process.wait(timeout=30)
+    out, err = process.communicate()
     assert (process.returncode, out) == (130, ""), err
     (stopped,) = lines_of(filesets, "runs")
     platform.behaviours.clear()
