@@ -99,11 +99,10 @@ class Rules:
         """Whether anything is visible without a token."""
         return self.open != "none" or any(rule.rights in ("open", "metadata") for rule in self.rules)
 
-    @property
-    def by_default(self) -> Level:
-        """What anyone may see if no conditional rule matches."""
+    def by_default(self, address: str) -> Level:
+        """What anyone at ``address`` may see if no rule about something in particular matches."""
         for rule in self.rules:
-            if is_unconditional(rule):
+            if is_about_all(rule) and (not rule.networks or _is_within(address, rule.networks)):
                 return _decision(rule.rights, "", 0).level
         return _decision(_OPEN[self.open], "", 0).level
 
@@ -118,10 +117,9 @@ class Rules:
         return not self.rules
 
 
-def is_unconditional(rule: RuleConfig) -> bool:
-    """Whether a rule has no condition at all: no subject, no network, no end."""
-    about = (rule.archive, rule.series, rule.host, rule.handle, rule.url_prefix, rule.mime, rule.until)
-    return not any(about) and not rule.networks
+def is_about_all(rule: RuleConfig) -> bool:
+    """Whether a rule has no condition but the network of the client: no subject, and no end."""
+    return not any((rule.archive, rule.series, rule.host, rule.handle, rule.url_prefix, rule.mime, rule.until))
 
 
 def subject_of(row: Row) -> Subject:

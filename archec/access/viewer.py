@@ -73,7 +73,7 @@ class Viewer(Struct, frozen=True):
     @property
     def has_metadata(self) -> bool:
         """Whether rows are visible to this viewer unless a rule hides them."""
-        return self.allows("metadata") or self.rules.by_default >= Level.METADATA
+        return self.allows("metadata") or self.rules.by_default(self.address) >= Level.METADATA
 
     def check_content(self, row: Row) -> None:
         """Raises Refused unless the viewer may have the contents of a visible row: 451 if it is withdrawn, otherwise
@@ -97,9 +97,9 @@ class Viewer(Struct, frozen=True):
     @property
     def sees_all(self) -> bool:
         """Whether no row is hidden from this viewer."""
-        return self.allows("metadata") or (self.rules.are_trivial and self.rules.by_default >= Level.METADATA)
+        return self.allows("metadata") or (self.rules.are_trivial and self.has_metadata)
 
     @property
     def sees_nothing_by_default(self) -> bool:
         """Whether an empty response would disclose that there is nothing."""
-        return self.token is None and self.rules.by_default < Level.METADATA
+        return self.token is None and self.rules.by_default(self.address) < Level.METADATA

@@ -447,7 +447,9 @@ def test_the_first_rule_that_matches_counts() -> None:
     rules = Rules((RuleConfig(rights="closed", host="x.org"), RuleConfig(rights="open")), "none")
     assert rules.decide(FILE, "", 0).level is Level.NOTHING
     assert rules.decide(PAPER, "", 0).level is Level.CONTENT
-    assert rules.by_default is Level.CONTENT
+    assert rules.by_default("") is Level.CONTENT
+    near = Rules((RuleConfig(rights="closed", host="x.org"), RuleConfig(rights="open", networks=("10.0.0.0/8",))))
+    assert [near.by_default(address) for address in ("10.1.2.3", "192.0.2.1")] == [Level.CONTENT, Level.NOTHING]
     row = any_row(line("http://x.org/", "20140101000000", mime="a/b"), Origin("a", "a", "file"))
     assert row is not None
     assert subject_of(row)[:3] == ("http://x.org/", "", "a/b")
