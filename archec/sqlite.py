@@ -49,6 +49,8 @@ class Database:
     def __init__(self, path: Path, role: Role, *, create: bool = True, read_only: bool = False) -> None:
         self.path, self.role, self.read_only = path, role, read_only
         self.lock = RLock()
+        if os.path.exists(path) and not os.path.isfile(path):  # SQLite would wait for a named pipe
+            raise role.error(f"{path}: is not a file", hint=role.damaged)
         with self.translated():
             self.connection = sqlite3.connect(
                 _uri(path, create=create and not read_only, read_only=read_only),

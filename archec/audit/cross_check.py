@@ -241,7 +241,7 @@ def report_differences(
 ) -> None:
     """Reads the journals again, and the catalogue if needed, to identify differences. Files in ``unlisted`` directories
     are not reported as missing."""
-    hidden = tuple(f"{directory}/" for directory in unlisted)
+    hidden = tuple(f"{directory}/" if directory else "" for directory in unlisted)
     missing, twice, differing, exchanged = map(set, (found.missing, found.twice, found.catalogue, found.exchanged))
     if missing or twice or differing or exchanged:
         for entry, state in _read_again(layout):

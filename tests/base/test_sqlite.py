@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -88,6 +89,14 @@ def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     path.write_bytes(data)
     with Database(path, ROLE) as database, pytest.raises(StorageFailed, match="the list is damaged"):
         database.fetch("SELECT * FROM words")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "pipe-wal").touch()
+    for read_only in (True, False):
+        with pytest.raises(StorageFailed, match="pipe: is not a file"):
+            Database(tmp_path / "pipe", ROLE, read_only=read_only)
 
 
 def test_another_writer_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
