@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -108,12 +109,19 @@ def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) ->
     as in checks for damage.
     """
     position = catalogue.position()
-    behind = [f for f in journals(layout) if f.tist >= position.run]
+    behind = [f for f in journals(layout) if f.tist >= position.run and not _is_unwritten(f)]
     if position.until or _is_level(catalogue, behind, position):
         return False
     if not trusting or len(behind) != 1 or behind[0].tist != position.run:
         return True
     return _newest_batch(behind[0]) != position.batch
+
+
+def _is_unwritten(journal: JournalFile) -> bool:
+    """Whether a journal is that of a run that stopped before it wrote anything, for lack of space."""
+    with suppress(OSError):
+        return not journal.finished and not journal.path.stat().st_size
+    return False
 
 
 def _newest_batch(journal: JournalFile) -> int:

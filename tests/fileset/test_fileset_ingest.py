@@ -1055,6 +1055,7 @@ def test_a_full_disk_is_the_status_and_what_was_whole_is_kept(filesets: Filesets
     assert process.returncode == 1, err
     (result,) = map(json.loads, out.splitlines())
     assert (result["status"], result["request"]["base_url"]) == ("error-storage", second)
+    assert archec_inline(filesets.config, "status").err == ""
     filesets.config.file.write_text(text)
     assert filesets.ingest(first)[0].status == "success-existing"
     assert filesets.ingest(second)[0].status == "success-file"
