@@ -445,7 +445,9 @@ def test_openicpsr_needs_a_session() -> None:
     assert caught.value.item is not None
     assert (caught.value.item.platform_id, caught.value.item.title) == ("132081V1", "Data and Code")
     helper = OpenIcpsrHelper(PlatformConfig(token="COOKIE"), ask=answering({"/view": PAGE}))
-    found = helper.process_request(IngestRequest(PROJECT))
+    request = {"base_url": PROJECT, "ingest_type": "dataset", "ext_ids": None, "link_source": "doi"}
+    assert helper.match_request(request)
+    found = helper.process_request(request)
     assert found.bundle_only
     assert "/download/project?dirPath=/openicpsr/132081/fcr:versions/V1" in (found.web_bundle_url or "")
     assert (found.platform_id, found.work_id, found.published) == ("132081V1", "132081", 1655251200)

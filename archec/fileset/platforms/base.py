@@ -19,6 +19,7 @@ from archec.fileset import fields
 from archec.fileset.checksums import Checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.result import request as request_from
 from archec.fileset.status import (
     FilesetPlatformScopeError,
     FilesetProblem,
@@ -85,6 +86,8 @@ class PlatformAnswer(Struct, frozen=True):
         return f": {text[:200]}" if isinstance(text, str) and text else ""
 
 
+AnyRequest = IngestRequest | Mapping[str, Any]
+"""A request, or the JSON object of one."""
 Questions = Generator[Question, PlatformAnswer, FilesetPlatformItem]
 FileQuestions = Generator[Question, PlatformAnswer, list[FilesetManifestFile]]
 
@@ -127,19 +130,20 @@ class FilesetPlatformHelper:
     # -- the first proposal's interface -----------------------------------------------------------
 
     def match_request(
-        self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
+        self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
     ) -> bool:
         """Whether the request, or the landing page that it led to, belongs to this platform."""
-        urls = [request.base_url] if resource is None else [resource.terminal_url, request.base_url]
+        asked = _request_of(request).base_url
+        urls = [asked] if resource is None else [resource.terminal_url, asked]
         return self.config.enabled and any(self.serves(url) and self.matches(url) for url in urls)
 
     def process_request(
-        self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
+        self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
     ) -> FilesetPlatformItem:
         """Returns the data set of a request, using ``ask`` for questions."""
         if self._ask is None:
             raise TypeError("the helper was made without a function that answers its questions")
-        asking = self.questions(request, resource)
+        asking = self.questions(_request_of(request), resource)
         try:
             question = next(asking)
             while True:
@@ -243,6 +247,10 @@ class FilesetPlatformHelper:
             title=title or "",
             work_doi=work_doi or "",
         )
+
+
+def _request_of(request: AnyRequest) -> IngestRequest:
+    return request if isinstance(request, IngestRequest) else request_from(request)
 
 
 def host_of(url: str) -> str:

@@ -10,6 +10,7 @@ from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
+    AnyRequest,
     FilesetPlatformHelper,
     PlatformAnswer,
     Question,
@@ -54,7 +55,7 @@ class FigshareHelper(FilesetPlatformHelper):
         return _ARTICLE.search(path) is not None or _COLLECTION.search(path) is not None
 
     def match_request(
-        self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
+        self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
     ) -> bool:
         """As the base class; also landing pages on other hosts that contain ``.figshare.com/``, since institutions may
         have portals on their own hosts."""

@@ -22,6 +22,7 @@ from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.pages import Page, objects_of
 from archec.fileset.platforms.base import (
+    AnyRequest,
     FilesetPlatformHelper,
     PlatformAnswer,
     Question,
@@ -64,7 +65,7 @@ class GenericHelper(FilesetPlatformHelper):
     is_documented = False
 
     def match_request(
-        self, request: IngestRequest, resource: Resource | None = None, html_biblio: object = None
+        self, request: AnyRequest, resource: Resource | None = None, html_biblio: object = None
     ) -> bool:
         """Whether there is a landing page with status 200."""
         return self.config.enabled and resource is not None and resource.status == 200
