@@ -123,24 +123,19 @@ class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
         return self.state == other.state and self.place == other.place
 
 
-THERE = ("truncated", "too-large")
-"""Outcomes of failed visits to a file that is there: the server began to send it."""
-
-
 class Visit(Struct, frozen=True, omit_defaults=True):
     """The last visit to a fobi.
 
-    ``outcome`` is one of the outcomes in section 5 of the design. ``gone`` is the number of visits that found the file
-    gone since it was last there (see :data:`THERE`), ``gone_since`` the tist of the first of them; ``fails`` is the
-    number of consecutive failed visits. ``checked`` is the last tist at which contents were received or confirmed,
-    ``read`` the time by the clock at which they were last received. ``etag`` and ``modified`` are sent with conditional
-    requests. ``unnamed`` is the number of consecutive visits at which no template named the URL, ``tags`` are robots
-    tags about archiving (``noarchive``), ``tls`` the exceptions that TLS needed. ``cosmetic``: the last received body
-    has the same text as the held one, but other bytes, which were not stored; ``etag`` and ``modified`` are those of
-    that body.
+    ``outcome`` is one of the outcomes in section 5 of the design. ``gone`` is the number of consecutive visits that
+    found the file gone, ``gone_since`` the tist of the first of them; ``fails`` is the number of consecutive failed
+    visits. ``checked`` is the last tist at which contents were received or confirmed, ``read`` the time by the clock at
+    which they were last received. ``etag`` and ``modified`` are sent with conditional requests. ``unnamed`` is the
+    number of consecutive visits at which no template named the URL, ``tags`` are robots tags about archiving
+    (``noarchive``), ``tls`` the exceptions that TLS needed. ``cosmetic``: the last received body has the same text as
+    the held one, but other bytes, which were not stored; ``etag`` and ``modified`` are those of that body.
 
     The tists of runs may be ahead of the clock. If they are, ``clock`` is the time of the visit, and ``gone_clock``
-    that of the visit at ``gone_since``; otherwise both are 0.
+    that of the first consecutive visit that found the file gone; otherwise both are 0.
     """
 
     tist: int
@@ -169,15 +164,13 @@ class Visit(Struct, frozen=True, omit_defaults=True):
 
     @property
     def gone_when(self) -> int:
-        """The time of the visit at ``gone_since``, by the clock."""
+        """When the first of the consecutive visits found the file gone, by the clock."""
         return self.gone_clock or self.gone_since
 
     def following(self, before: Visit | None, *, failed: bool) -> Visit:
         """Returns this visit, which saw no contents, as the successor of ``before``: with what is known about the
-        contents, and with updated counters of visits. ``failed``: it counts in ``fails``."""
+        contents, and with updated counters of consecutive visits. ``failed``: it counts in ``fails``."""
         before = before or Visit(0, "")
-        if self.outcome in THERE:
-            before = replace(before, gone_since=0, gone_clock=0, gone=0)
         gone = self.outcome == "gone"
         first = gone and not before.gone_since
         return replace(
