@@ -364,6 +364,7 @@ def parse_pax(data: bytes) -> Pax:
     name: bytes | None = None
     size: int | None = None
     mtime: int | None = None
+    sparse_name: bytes | None = None
     trouble = ""
     at = 0
     while at < len(data) and data[at]:
@@ -384,8 +385,10 @@ def parse_pax(data: bytes) -> Pax:
                 raise Damaged("a pax header has a wrong size")
         elif key.startswith(b"GNU.sparse."):
             trouble = "a sparse file"
+            if key == b"GNU.sparse.name":  # ``path`` is then a name made up by tar, with the id of its process
+                sparse_name = value
         at = end
-    return Pax(name, size, mtime, trouble)
+    return Pax(name if sparse_name is None else sparse_name, size, mtime, trouble)
 
 
 def clean_name(name: bytes) -> tuple[str, str]:

@@ -327,6 +327,7 @@ def pax(name: str, headers: dict[str, str], data: bytes = b"x") -> tuple[tarfile
     ("hostile", "path", "code"),
     [
         (pax("s", {"GNU.sparse.major": "1", "GNU.sparse.realsize": "99999999999"}), "s", "bad-member"),
+        (pax("aaa/GNUSparseFile.7/s", {"GNU.sparse.name": "aaa/s", "GNU.sparse.realsize": "9"}), "aaa/s", "bad-member"),
         (pax("n", {"path": "aaa/nul\0.rdf"}), "aaa/nul\0.rdf", "bad-name"),
         (pax("big", {"comment": "x" * 2_000_000}), "big", "bad-member"),
         (pax("p", {"path": "/abs"}), "/abs", "bad-name"),
