@@ -37,19 +37,19 @@ def rebuild(database: str | None, until_run: str | None, as_json: bool, config_f
     Example: archec rebuild
     """
     config = load(config_file)
-    until = run_of(until_run, config_file) if until_run is not None else 0
-    if until and not database:
+    until = run_of(until_run, config_file) if until_run is not None else None
+    if until is not None and not database:
         raise UsageError("--until needs a separate database", hint="give one with --database URL")
-    if until and database == config.database:
+    if until is not None and database == config.database:
         raise UsageError(f"{redact(database)} is the archive's own catalogue", hint="give another with --database URL")
     layout = open_store(config)
-    if until:
+    if until is not None:
         need_run(layout, until)
     with RunLock(layout, "rebuild"):
         catalogue = open_catalogue(database or config.database, base=config.base, create=True)
         try:
             with meter_for() as meter:
-                batches = rebuild_catalogue(layout, catalogue, until=until, meter=meter)
+                batches = rebuild_catalogue(layout, catalogue, until=until or 0, meter=meter)
             counts = catalogue.counts()
             url = catalogue.url
         finally:

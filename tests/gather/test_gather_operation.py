@@ -494,12 +494,13 @@ def test_a_catalogue_of_what_was_believed_after_a_run(config: Config, folder: Pa
         done = archec_inline(config, *command.split(), env=then)
         assert (done.code, f"as of run {first}" in done.err) == (1, True), (command, done)
     assert lines(dataclasses.replace(config, database=then["ARCHEC_DATABASE"]), everything=True) == found
-    for command in (f"--until {first}", f"--until {first} --database {config.database}"):
+    for command in ("--until 0", f"--until {first}", f"--until {first} --database {config.database}"):
         assert archec_inline(config, "rebuild", *command.split()).code == 2
     none = f"sqlite:///{config.base}/none.sqlite"
     missing = archec_inline(config, "rebuild", "--until", "1", "--database", none)
     assert not (config.base / "none.sqlite").exists()
     assert (missing.code, "no run 1" in missing.err) == (7, True)
+    assert archec_inline(config, "rebuild", "--until", "last", "--database", none).code == 0
 
 
 def test_a_budget_that_is_used_up_while_a_target_is_read(config: Config, site: Site) -> None:
