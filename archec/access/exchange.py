@@ -146,7 +146,7 @@ def header_value(text: str) -> str:
 class Chunks(Response):
     """A response that is generated in a thread while it is sent, so that memory stays flat for slow clients, too.
 
-    ``first`` is the beginning of the body. If ``errors`` has grown by the end, a source has failed meanwhile: the
+    ``first`` is the beginning of the body. If ``errors`` has changed by the end, a source has failed meanwhile: the
     connection is closed, so that nobody takes a part for the whole.
     """
 
@@ -161,7 +161,7 @@ class Chunks(Response):
         made = answer(200, b"", media_type, headers)
         super().__init__(None, 200)
         self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
-        self._first, self._rest, self._errors, self._known = first, rest, errors, len(errors)
+        self._first, self._rest, self._errors, self._known = first, rest, errors, dict(errors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application."""
@@ -172,6 +172,6 @@ class Chunks(Response):
         await send({"type": "http.response.body", "body": self._first, "more_body": True})
         while (chunk := await to_thread.run_sync(next, self._rest, None)) is not None:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        if len(self._errors) > self._known:
+        if self._errors != self._known:
             raise SourceFailed(f"a source failed while it was read: {error_header(self._errors)}")
         await send({"type": "http.response.body", "body": b""})

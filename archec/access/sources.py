@@ -8,13 +8,24 @@ from archec.access.errors import SourceFailed
 from archec.access.query import Query
 from archec.access.rows import Row
 
+_MAX_REASONS = 1000
+
 
 class Errors(dict[str, str]):
-    """Error messages by source. No more records are requested from ``silent`` sources."""
+    """Error messages by source. What is set for one source is joined: several of its files may fail, and steps of a
+    sequence may share a name. At most about ``_MAX_REASONS`` characters are kept per source. No more records are
+    requested from ``silent`` sources."""
 
     def __init__(self) -> None:
         super().__init__()
         self.silent: set[str] = set()
+
+    def __setitem__(self, name: str, reason: str) -> None:
+        known = self.get(name, "")
+        if not known:
+            super().__setitem__(name, reason)
+        elif reason not in known and len(known) < _MAX_REASONS:
+            super().__setitem__(name, f"{known}; {reason}")
 
 
 class Source:

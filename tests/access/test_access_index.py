@@ -399,6 +399,21 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_crash(tmp_path: 
         list(reading)
 
 
+def test_an_answer_that_is_cut_is_no_whole_one_although_another_step_of_the_name_failed(tmp_path: Path) -> None:
+    long = "x" * 10_000
+    lines = [line(f"http://a.org/{n:04d}", "20140101000000", digest=long) for n in range(2000)]
+    path = write_index(tmp_path / "a.cdxj", lines)
+    config = configured(tmp_path, "collections: {s: {sequence: [./none.cdxj, ./a.cdxj]}}")
+    give_tokens(config)
+    with serving(config) as url, client(url) as get, get.stream("GET", "/s/index?url=a.org/*") as answer:
+        assert json.loads(answer.headers["reserrors"]) == {"s": "s: cannot be read: No such file or directory"}
+        reading = answer.iter_bytes()
+        next(reading)
+        os.truncate(path, 1000)
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(reading)
+
+
 pieces = st.builds(lambda text, times: text.encode() * times, st.text("ab", min_size=1, max_size=3), st.integers(1, 20))
 
 
