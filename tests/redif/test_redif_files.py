@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import tracemalloc
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from archec.redif.files import PART, Blob, Unread, in_parts
 from archec.redif.scan import scan
 from archec.redif.source import open_source
 
-COUNT = 35_000
+COUNT = 25_000
 
 
 def template(at: int) -> str:
@@ -22,7 +23,9 @@ def template(at: int) -> str:
     return f"Template-Type: ReDIF-Paper 1.0\nTitle: {title}\nAbstract: {abstract}\nHandle: RePEc:aaa:ssssss:{at}\n\n"
 
 
-TEXT = "".join(map(template, range(COUNT)))
+@cache
+def whole_text() -> str:
+    return "".join(map(template, range(COUNT)))
 
 
 def chunked(data: bytes, size: int = 300_001) -> Iterator[bytes]:
@@ -31,17 +34,19 @@ def chunked(data: bytes, size: int = 300_001) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("data", "encoding"),
+    ("mark", "codec", "end", "encoding"),
     [
-        (TEXT.encode(), "utf-8"),
-        (TEXT.replace("\n", "\r\n").encode(), "utf-8"),
-        (TEXT.replace("\n", "\r").encode(), "utf-8"),
-        (codecs.BOM_UTF8 + TEXT.encode(), "utf-8-bom"),
-        (codecs.BOM_UTF16_LE + TEXT.encode("utf-16-le"), "utf-16le"),
-        (codecs.BOM_UTF16_BE + TEXT.replace("\n", "\r\n").encode("utf-16-be"), "utf-16be"),
+        (b"", "utf-8", "\n", "utf-8"),
+        (b"", "utf-8", "\r\n", "utf-8"),
+        (b"", "utf-8", "\r", "utf-8"),
+        (codecs.BOM_UTF8, "utf-8", "\n", "utf-8-bom"),
+        (codecs.BOM_UTF16_LE, "utf-16-le", "\n", "utf-16le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be", "\r\n", "utf-16be"),
     ],
+    ids=["lf", "crlf", "cr", "mark", "utf-16-le", "utf-16-be"],
 )
-def test_parts_hold_what_the_file_holds(data: bytes, encoding: str) -> None:
+def test_parts_hold_what_the_file_holds(mark: bytes, codec: str, end: str, encoding: str) -> None:
+    data = mark + whole_text().replace("\n", end).encode(codec)
     blobs = [item for item in in_parts("aaa/x.rdf", 7, chunked(data)) if isinstance(item, Blob)]
     assert len(blobs) > 1
     assert [blob.part for blob in blobs] == list(range(len(blobs)))
@@ -91,7 +96,7 @@ def test_a_large_file_without_templates() -> None:
 
 
 def test_damaged_utf16_in_parts() -> None:
-    data = codecs.BOM_UTF16_LE + TEXT.encode("utf-16-le") + b"\x00\xd8\x00"
+    data = codecs.BOM_UTF16_LE + whole_text().encode("utf-16-le") + b"\x00\xd8\x00"
     items = list(in_parts("aaa/x.rdf", 1, chunked(data)))
     assert isinstance(items[-1], Unread)
     assert items[-1].problem.code == "utf-16-damaged"
@@ -102,7 +107,7 @@ def test_memory_is_flat(tmp_path: Path) -> None:
     def peak(copies: int) -> int:
         with (tmp_path / "x.rdf").open("wb") as file:
             for _ in range(copies):
-                file.write(TEXT.encode())
+                file.write(whole_text().encode())
         tracemalloc.start()
         with open_source(tmp_path, max_file=10**12) as source:
             count = sum(len(scan(item).templates) for item in source if isinstance(item, Blob))
@@ -115,4 +120,4 @@ def test_memory_is_flat(tmp_path: Path) -> None:
 
 
 def test_cut_points_agree_with_lf() -> None:
-    assert with_lf(TEXT.encode()) == TEXT.encode()
+    assert with_lf(whole_text().encode()) == whole_text().encode()
