@@ -173,8 +173,10 @@ class Comparison:
         """Whether a redirect that only changes the final slash, and so needs no name of its own, leads to something."""
         try:
             locate(self._layout, tist, obi)
-        except (NotHeld, CorruptArchive, StorageFailed):
+        except (NotHeld, CorruptArchive):
             return False
+        except StorageFailed:
+            return True  # unknown: the walk reports what cannot be read
         return True
 
     def on_disk(self, path: str, *, link: bool) -> None:

@@ -108,6 +108,12 @@ def main() -> NoReturn:
         code, message = error.exit_code, str(error)
     except ReaderGone:
         code = code or Exit.DONE
+    except OSError as error:
+        from archec.store.durable import failure  # rarely needed
+
+        failed = failure(error, str(error.filename or "this machine"))
+        note(failed)
+        code, message = failed.exit_code, str(failed)
     except Exception as error:
         if context is None or not _gathers(context):
             raise

@@ -30,6 +30,8 @@ _RENAME_NOREPLACE = 1
 _SYNC_FILE_RANGE_WRITE = 2
 _FUSE = 0x65735546
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})
+_MORE = "allow more open files (ulimit -n)"
 _DENIED = frozenset({errno.EACCES, errno.EPERM})
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_LINK = frozenset(
@@ -60,7 +62,8 @@ def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
         return StorageFull(
             f"{where}: {error.strerror}", hint="free some space and start again; everything committed is kept"
         )
-    return StorageFailed(f"{where}: {error.strerror or error}", hint=_whose(where) if error.errno in _DENIED else "")
+    hint = _whose(where) if error.errno in _DENIED else _MORE if error.errno in _TOO_MANY else ""
+    return StorageFailed(f"{where}: {error.strerror or error}", hint=hint)
 
 
 def _whose(path: str) -> str:

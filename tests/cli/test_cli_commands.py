@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -397,3 +398,16 @@ def test_init_where_it_cannot(folder: Path) -> None:
         done = archec_inline(None, "init", place)
         assert done.code in (1, 2), done
         assert "Traceback" not in done.err
+
+
+def test_a_fault_of_the_machine_is_no_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    config = make(folder)
+    write_papers(config, ["http://127.0.0.1:1/x.pdf"])
+    monkeypatch.setattr("archec.web.pool.selectors.DefaultSelector", refused)
+    done = archec_inline(config, "gather")
+    message, last = done.err.splitlines()[-2:]
+    assert (done.code, message) == (1, "archec: this machine: Too many open files (allow more open files (ulimit -n))")
+    assert json.loads(last.removeprefix("archec-run "))["message"] in message
