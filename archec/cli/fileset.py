@@ -178,7 +178,8 @@ def _split(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _write(target: BinaryIO, result: IngestResult) -> None:
-    target.writelines(results.encode(result))
+    for piece in results.encode(result):
+        target.write(piece)
     target.write(b"\n")
     target.flush()
 

@@ -119,6 +119,7 @@ def test_planted_secrets_are_nowhere(filesets: Filesets, platform: Platform) -> 
     done = CliRunner().invoke(fileset, words, input=given)
     statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
     assert statuses == ["success", "platform-error", "no-platform-match", "bad-request"], done.output
+    assert "no-platform-match" in done.output
     assert "hush" not in done.output
     assert archec_inline(filesets.config, "export", "warc", str(filesets.config.base / "vault")).code == 0
     assert "hush" not in json.dumps(filesets.dump())
