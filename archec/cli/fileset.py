@@ -228,7 +228,7 @@ def list_(with_failed: bool, as_json: bool, config_file: Path | None) -> None:
 def show(name: str, as_json: bool, config_file: Path | None) -> None:
     """Show one fileset: its files, with checksums and statuses.
 
-    ID is a DOI, an ingested URL, or fileset:PLATFORM:DOMAIN:WORK, optionally with @VERSION.
+    ID is a DOI, an ingested URL, or fileset:PLATFORM:DOMAIN:WORK, each optionally with @VERSION.
 
     Example: archec fileset show doi:10.5281/zenodo.3904280
     """

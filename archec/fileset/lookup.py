@@ -49,13 +49,16 @@ def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
 
 
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:
-    """Finds a fileset by its id (with or without ``@VERSION``), or by a DOI, handle or URL: one that was ingested, the
-    ``cite-as`` URL of its landing page, or a DOI from its platform (an ingested one takes precedence).
+    """Finds a fileset by its id, or by a DOI, handle or URL: one that was ingested, the ``cite-as`` URL of its landing
+    page, or a DOI from its platform (an ingested one takes precedence); each with or without ``@VERSION``.
 
-    Returns the newest state that was held, or that of the version if the id or DOI names one. Raises NotHeld if there
-    is none.
+    Returns the newest state that was held, or that of the version if ``asked`` or the DOI names one. Raises NotHeld if
+    there is none.
     """
     fileset, version, state = _names(archive.catalogue, asked.strip())
+    if not fileset and "@" in asked:
+        name, _, version = asked.strip().rpartition("@")
+        fileset, state = _names(archive.catalogue, name)[0], ""
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
     if obi is None:
         raise _not_held(archive.catalogue, asked)

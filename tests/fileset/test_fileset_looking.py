@@ -230,14 +230,15 @@ def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) 
         assert got(asked).stdout.encode().startswith(bytes_of("new", 5))
     one.ingest(zenodo(platform, 9, {"newer": 5}, doi="10.5281/zenodo.9"))
     one.ingest(page)
-    named = {asked: rows(one, "show", asked)[0]["version"] for asked in ("10.5281/zenodo.8", "10.5281/zenodo.6")}
-    assert named == {"10.5281/zenodo.8": "8", "10.5281/zenodo.6": "9"}
+    named = {"10.5281/zenodo.8": "8", "10.5281/zenodo.6": "9", f"{page}@9": "9"}
+    assert named == {asked: rows(one, "show", asked)[0]["version"] for asked in named}
     assert isinstance(got(f"{page}!/old").exception, NotHeld)
-    dois = (("doi:10.5281/zenodo.8", "8"), ("10.5281/zenodo.6", "9"))
+    dois = (("doi:10.5281/zenodo.8", "8"), ("10.5281/zenodo.6", "9"), ("10.5281/zenodo.6@8", "8"))
     for asked, version in ((name, "9"), (name + "@8", "8"), (name + "@7", "7"), *dois):
         assert json.loads(got(asked).stdout.partition("\n")[0])["version"] == version
-    assert isinstance(got(name + "@10").exception, NotHeld)
+    assert all(isinstance(got(asked + "@10").exception, NotHeld) for asked in (name, "10.5281/zenodo.6", page))
     assert isinstance(got(name + "@7", "--at", "2026-01-01").exception, UsageError)
+    assert got("10.5281/zenodo.6@8!/new").stdout.encode().startswith(bytes_of("new", 5))
     found = got(name + "@7!/data/P Q.csv")
     assert (found.exit_code, found.stderr.startswith(f"archec: data/P Q.csv in {name} noted ")) == (0, True)
 
