@@ -39,13 +39,17 @@ def pytest_configure() -> None:
     modules are kept, else each of many hundred processes compiles them."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    gc.disable()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collectstart() -> None:
+    """The garbage collector leaves the thousands of tests alone, while they are collected and later."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """The garbage collector leaves the thousands of collected tests alone."""
+    """See :func:`pytest_collectstart`."""
     gc.freeze()
     gc.enable()
 
