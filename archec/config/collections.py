@@ -107,7 +107,9 @@ def read_collections(value: Any) -> Any:
 
 
 def _collection(name: Any, value: Any) -> dict[str, Any]:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str):
+        raise Misfit(f"the name {name!r} of a collection is not text: write '{name}' in quotes")
+    if not _NAME.fullmatch(name):
         raise Misfit(f"{name!r} is not a valid name of a collection: it must not contain slashes or blanks")
     if name in RESERVED:
         raise Misfit(f"no collection may be named {name}: that is a path of the server")

@@ -170,6 +170,7 @@ collections:
         ("web: x", "no collection may be named web"),
         ("metrics: x", "no collection may be named metrics"),
         ("a/b: x", "not a valid name of a collection"),
+        ("2016: x", "not text: write '2016' in quotes"),
         ("a: {index: redis://h}", "redis://HOST/KEY"),
         ("[a]", "must be groups"),
     ],
