@@ -7,6 +7,7 @@ from shlex import quote
 
 import click
 
+from archec.catalogue.interface import redact
 from archec.catalogue.open import open_catalogue
 from archec.cli.common import FILE
 from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse, plain_path
@@ -40,6 +41,9 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
         text = "" if path.exists() else as_yaml({"database": database} if database else None)
         if database and not text:
             raise UsageError(f"{path} already exists", hint="set 'database' in it")
+        if database and redact(database) != database:
+            hint = "leave --database out, and set the environment variable ARCHEC_DATABASE for all commands"
+            raise UsageError(f"--database: {redact(database)} has a password, which {path} would keep", hint=hint)
         config = _checked(text, path) if text else load(path, environ={})
         if (config.store_path / "layout.json").exists():
             hint = f"use it with --config {quote(str(path))}, or give another directory"

@@ -137,11 +137,12 @@ def test_what_was_probably_meant(archive: Config) -> None:
         assert (done.code, meant in done.err, done.out) == (2, True, b""), done.err
 
 
-@pytest.mark.parametrize("url", ["foo", "mysql://x/y", "sqlite:///", "mongodb://a:b/c@d/x"])
+@pytest.mark.parametrize("url", ["foo", "mysql://x/y", "sqlite:///", "mongodb://a:b/c@d/x", "mongodb://u:secret@localhost/x"])
 def test_init_refuses_a_database_before_it_makes_anything(folder: Path, url: str) -> None:
     done = archec_inline(None, "init", folder / "new", "--database", url)
     assert done.code in (1, 2)
     assert len(done.err.splitlines()) == 1
+    assert "secret" not in done.err
     assert not (folder / "new").exists()
 
 
