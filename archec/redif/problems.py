@@ -10,7 +10,7 @@ CODES: Mapping[str, str] = {
     "no-checksum": "the tarball is compressed without a checksum: damage in it may not be found",
     "one-end-block": "the tarball ends with one block of NULs in place of two",
     # a file that could not be read (the source says so with an Unread)
-    "bad-member": "a tar member of a kind or form that archec does not take: link, device, sparse, odd header",
+    "bad-member": "a tar member that archec does not take: link, device, sparse, odd header, part of a directory",
     "bad-name": "a name with '..', a NUL, bytes that are not UTF-8, over 4096 bytes, or an absolute name",
     "changed-while-reading": "the file changed or vanished while it was read",
     "link": "a symbolic or hard link, which is never followed",

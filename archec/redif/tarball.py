@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ _REFUSED = {
     b"S": ("bad-member", "a sparse file"),
     b"M": ("bad-member", "the rest of a file that begins on another volume"),
 }
+_INCREMENTAL = "files of this directory that have not changed are not in this incremental tarball"
 _IGNORED = (b"g", b"V", b"N")
 _EXTENDED = (b"x", b"X", b"L", b"K")
 _OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
@@ -226,6 +227,8 @@ class Tarball(Source):
                 pass
         directory = kind in (b"5", b"D") or (kind in _REGULAR and header.name[-1:] == b"/")
         self._left = 0 if kind in _NO_DATA else _padded(size)
+        if kind == b"D":  # GNU's form of a directory in an incremental tarball
+            trouble = trouble or _omits(self._chunks(size))
         key = (path.rstrip("/") + "/" if directory else path) or "?"
         if not directory and kind != b"2" and bad in ("", _NOT_UTF8) and path and not self._counts(path):
             yield Other(path)
@@ -387,8 +390,24 @@ def parse_pax(data: bytes) -> Pax:
             trouble = "a sparse file"
             if key == b"GNU.sparse.name":  # ``path`` is then a name made up by tar, with the id of its process
                 sparse_name = value
+        elif key == b"GNU.dumpdir":
+            trouble = trouble or _omits([value])
         at = end
     return Pax(name if sparse_name is None else sparse_name, size, mtime, trouble)
+
+
+def _omits(listing: Iterable[bytes]) -> str:
+    """The trouble with a directory of an incremental tarball of GNU tar; "" if none of its files is missing.
+
+    ``listing`` are the chunks of its entries, which end in NUL. An entry begins with N if the file is not in the
+    tarball.
+    """
+    before = b"\0"
+    for chunk in listing:
+        if b"\0N" in before + chunk:
+            return _INCREMENTAL
+        before = chunk[-1:]
+    return ""
 
 
 def clean_name(name: bytes) -> tuple[str, str]:

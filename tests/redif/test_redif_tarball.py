@@ -343,6 +343,22 @@ def test_hostile_pax_headers(tmp_path: Path, hostile: tuple[tarfile.TarInfo, byt
     assert source.whole
 
 
+@pytest.mark.parametrize(("listing", "code"), [("Y1.rdf\0N2.rdf\0\0", "bad-member"), ("Y1.rdf\0\0", "directory")])
+def test_incremental_tarballs_say_what_they_omit(tmp_path: Path, listing: str, code: str) -> None:
+    """In both forms of GNU tar; a directory that was not dumped whole is no evidence that files are absent."""
+    old, data = member("aaa", listing.encode())
+    old.type = b"D"
+    new, _ = pax("aaa/", {"GNU.dumpdir": listing}, b"")
+    new.type = tarfile.DIRTYPE
+    for directory in ((old, data), (new, b"")):
+        items, source = read(tmp_path / "x", made([directory, member("aaa/1.rdf", b"1")]))
+        assert [(one.path, one.problem.code if isinstance(one, Unread) else "directory") for one in items[:1]] == [
+            ("aaa/", code)
+        ]
+        assert len(items) == 2
+        assert source.whole
+
+
 @pytest.mark.parametrize(
     "data",
     [b"9 path=ab\n", b"path=a\n", b"11 path=abc", b"8 patha\n", b"99999 path=a\n", b"12 size=-5x\n", b"12 size=abc\n"],
