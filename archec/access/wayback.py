@@ -14,7 +14,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, dropwhile, islice
+from itertools import chain, dropwhile, groupby, islice
 
 import orjson
 from anyio import to_thread
@@ -26,7 +26,7 @@ from archec.access.exchange import JSON, Chunks, answer, error_header
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
 from archec.access.ordering import sort_rows
-from archec.access.pipeline import MAX_DIGESTS, resolve_revisits
+from archec.access.pipeline import MAX_DIGESTS, resolve_revisits, within
 from archec.access.query import Argument, Arguments, Query, check_names, parse_query, regex
 from archec.access.rows import Row
 from archec.access.sources import Errors
@@ -158,8 +158,12 @@ async def answer_wayback(
         query = replace(query, range=query.range._replace(start=max(query.range.start, start)))
     errors = Errors()
     if wanted.resolve:
-        rows = await collection.rows(replace(query, order="ascending", closest=""), errors, viewer.visible)
-        rows = resolve_revisits(rows, add=True)
+        whole = replace(query, order="ascending", closest="", since="", until="")
+        rows = await collection.rows(whole, errors, viewer.visible)
+        # per URL, so that a part of a result is the same as in the whole
+        of_urls = groupby(rows, key=lambda row: row.urlkey)
+        rows = chain.from_iterable(resolve_revisits(captures, add=True) for _, captures in of_urls)
+        rows = within(rows, query.since, query.until)
         if query.order == "ascending":
             rows = dropwhile(lambda row: row.line < line, rows)
         else:

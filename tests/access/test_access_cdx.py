@@ -124,6 +124,7 @@ def test_revisits_get_type_and_status_of_their_original(get: httpx.Client) -> No
     assert values("resolveRevisits=true") == whole
     assert values("resolveRevisits=true&sort=reverse") == whole[::-1]
     assert values("resolveRevisits=true&filter=statuscode:404") == whole[:2]
+    assert values("resolveRevisits=true&from=201406&sort=reverse") == whole[:0:-1]
     assert values("filter=statuscode:-") == [[S[1], *none], [S[2], *none]]
     counted = [[S[0], *page, "0"], [S[1], "text/html", "-", "1"], [S[2], *none, "0"]]
     assert values("showDupeCount=true") == counted
