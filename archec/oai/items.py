@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from urllib.parse import quote, unquote_to_bytes
 
 from xxhash import xxh3_64_intdigest
@@ -212,9 +212,12 @@ def _read_item(reader: Reader, identifier: str, obi: Obi) -> Item:
     item = Item(identifier, obi)
     if obi.kind == "tobi":
         try:
-            item.text = reader.read(obi.bytes_at(item.noted), obi.id).decode("utf-8", "surrogateescape")
-        except (ArchecError, OSError):
-            # The audit of the store reports it; a harvester receives what the catalogue knows.
+            data = reader.read(obi.bytes_at(item.noted), obi.id)
+        except ArchecError:
+            data = b""
+        if sha256(data).hexdigest() == obi.history.last_held:
+            item.text = data.decode("utf-8", "surrogateescape")
+        else:  # the audit of the store reports it; a harvester receives what the catalogue knows
             item.text, item.readable = _substitute(obi), False
     return item
 

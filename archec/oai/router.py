@@ -1,7 +1,8 @@
 """OAI-PMH on the server: routes, limits, and the index, which is kept up to date with the catalogue.
 
 At most ``oai.max_lists`` list requests are served at the same time, each until its response has been sent; others
-receive 503 with Retry-After. Identify, GetRecord and ListMetadataFormats have their own threads and are never refused.
+receive 503 with Retry-After. Identify, GetRecord and ListMetadataFormats have their own threads. While the index is
+built for the first time, everything that needs it receives 503, because it does not know yet which items exist.
 """
 
 from __future__ import annotations
@@ -191,10 +192,10 @@ class OaiCapability:
                 return body
             arguments += parse_arguments(body)
         verb = next((value for name, value in arguments if name == "verb"), None)
+        if not self._ready and (verb in LISTS or any(name == "identifier" for name, _ in arguments)):
+            return self._refusal("The index is being built.")
         if verb not in LISTS:
             return await self._answered(request, arguments, self._other_threads)
-        if not self._ready:
-            return self._refusal("The index is being built.")
         if self._lists >= self._oai.max_lists:
             return self._refusal("Too many harvests at once.")
         self._lists += 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
-from oai_support import NS, World, checked, file, paper, texts, version_of
+from oai_support import DOMAIN, NS, World, checked, file, paper, texts, version_of
 
 from archec.catalogue.model import Obi
 from archec.config import Config, FormatConfig, OaiConfig, parse
@@ -364,3 +364,13 @@ def test_a_page_for_people(small: World) -> None:
     assert texts(checked(small.raw(parse_arguments(record.partition("?")[2].encode()))), ".//dc:title") == [
         "javascript:alert(1)"
     ]
+
+
+def test_a_damaged_template_makes_no_record(world: World) -> None:
+    """Its bytes are not those of the catalogue, which knows the title."""
+    world.show(paper("RePEc:aaa:s:1", 0))
+    path = world.layout.root / world.layout.path(1_200_000_000, "RePEc:aaa:s:1")
+    path.parent.mkdir(parents=True)
+    path.write_text("Template-Type: ReDIF-Paper 1.0\nTitle: Damaged\nHandle: RePEc:aaa:s:1\n")
+    answer = world.ask("GetRecord", metadataPrefix="oai_dc", identifier=f"oai:{DOMAIN}:RePEc:aaa:s:1")
+    assert answer.findtext(".//{*}title") == "About RePEc:aaa:s:1"

@@ -238,6 +238,8 @@ def test_lists_wait_for_the_first_index(world: World) -> None:
         try:
             early = get(f"{site.oai}?{query('ListRecords', metadataPrefix='oai_dc')}")
             assert (early.status_code, early.headers["retry-after"]) == (503, "10")
+            item = query("GetRecord", metadataPrefix="oai_dc", identifier="oai:archive.example.org:RePEc:aaa:s:1")
+            assert get(f"{site.oai}?{item}").status_code == 503
             assert get(f"{site.oai}?verb=Identify").status_code == 200
             assert get(f"{site.url}/healthz").status_code == 503
         finally:
