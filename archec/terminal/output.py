@@ -151,10 +151,12 @@ def guard() -> None:
     """Replaces stdout and stderr of the process with guarded streams.
 
     A closed descriptor (``>&-``) is first opened on /dev/null: otherwise the next opened file, possibly the catalogue,
-    would get its number. Streams that have already been replaced are not changed.
+    would get its number. A closed stdin is empty. Streams that have already been replaced are not changed.
     """
     for number in (0, 1, 2):
         _fill(number)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays open
     if sys.stdout is sys.__stdout__:
         sys.stdout = _stream(_GuardedStdout(1, closed=sys.stdout is None), sys.stdout)
     if sys.stderr is sys.__stderr__:

@@ -53,6 +53,11 @@ def test_a_command_that_prints_nothing_needs_no_stdout(archive: Config, tmp_path
     assert (tmp_path / "x").read_text().endswith("Handle: RePEc:aaa:sss:1\n")
 
 
+def test_a_closed_stdin_is_empty(archive: Config) -> None:
+    code, err = shell(archive, ["fileset", "ingest", "--requests", "-"], "<&-")
+    assert (code, err) == (0, "archec: there were no requests\n")
+
+
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
 def test_stderr_is_no_reason_to_fail(archive: Config, redirection: str) -> None:
     assert shell(archive, ["gather", "--no-fetch", "--json"], f">/dev/null {redirection}")[0] == 0
