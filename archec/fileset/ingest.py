@@ -163,7 +163,7 @@ def _as_before(before: FilesetManifestFile | None, file: FilesetManifestFile) ->
 
 def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> bool:
     """Whether the state at ``tist`` is of a newer version than ``item``."""
-    manifest = read_manifest(work.archive, known.bytes_at(tist), known.id)
+    manifest = read_manifest(work.archive, known, tist)
     return bool(manifest.order) and manifest.order > item.order
 
 
@@ -184,9 +184,9 @@ def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> str:
 
 def _is_present(work: Work, known: Obi, ingest_: Ingest) -> bool:
     """Whether an ingest was of the version that is currently held."""
-    present = read_manifest(work.archive, known.bytes_at(known.history.last or 0), known.id)
+    present = read_manifest(work.archive, known, known.history.last or 0)
     for tist, state in known.history:
         if state == ingest_.state:
-            then = read_manifest(work.archive, known.bytes_at(tist), known.id)
+            then = read_manifest(work.archive, known, tist)
             return (then.platform_id, then.version) == (present.platform_id, present.version)
     return ingest_.platform_id == present.platform_id  # its manifest is no state: no file was held

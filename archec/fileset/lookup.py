@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from archec.archive.lookup import held_at
@@ -42,10 +43,15 @@ class HeldFileset(NamedTuple):
     manifest: Manifest
 
 
-def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
-    """Reads the manifest at (tist, fileset). Raises NotHeld and CorruptArchive."""
-    with open_obi(archive.layout, tist, fileset) as file:
-        return decode(file.read(), f"{fileset} at {tist}")
+def read_manifest(archive: Archive, fileset: Obi, tist: int) -> Manifest:
+    """Reads the manifest noted at ``tist``. Raises NotHeld and CorruptArchive."""
+    at = fileset.bytes_at(tist)
+    with open_obi(archive.layout, at, fileset.id) as file:
+        data = file.read()
+    if sha256(data).hexdigest() != fileset.history.as_dict().get(tist):
+        path = archive.layout.root / archive.layout.path(at, fileset.id)
+        raise CorruptArchive(f"{path}: is not the manifest that was noted", hint="'archec verify' checks all files")
+    return decode(data, f"{fileset.id} at {tist}")
 
 
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:
@@ -67,7 +73,7 @@ def find_fileset(archive: Archive, asked: str) -> HeldFileset:
     for tist, there in _last_noted_first(obi) if version else reversed(list(obi.history)):
         if there is None or (state and there != state):
             continue
-        manifest = read_manifest(archive, obi.bytes_at(tist), obi.id)
+        manifest = read_manifest(archive, obi, tist)
         if not version or version in (manifest.version, manifest.platform_id):
             return HeldFileset(obi, tist, there, manifest)
     raise _not_held(archive.catalogue, asked)
@@ -106,7 +112,7 @@ def held_version(archive: Archive, obi: Obi, item: FilesetPlatformItem, *, bundl
     """Returns the last noted state of a version, even if it was lost since. ``bundled``: of states with one enclosing
     file, else of those with separate files."""
     for tist, state in _last_noted_first(obi):
-        manifest = read_manifest(archive, obi.bytes_at(tist), obi.id)
+        manifest = read_manifest(archive, obi, tist)
         is_version = (manifest.platform_id, manifest.version) == (item.platform_id or "", item.version)
         if is_version and (manifest.bundle is not None) == bundled:
             return HeldFileset(obi, tist, state, manifest)
@@ -259,7 +265,7 @@ def changes_of(archive: Archive, obi: Obi) -> Iterator[Change]:
             yield Change(tist, "", "lost")
             was_lost = True
             continue
-        version = read_manifest(archive, obi.bytes_at(tist), obi.id).version
+        version = read_manifest(archive, obi, tist).version
         if was_lost:
             yield Change(tist, version, "returned")
         was_lost = False

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from archec.archive.lookup import Held, held_at
+from archec.archive.lookup import Held, give, held_at
 from archec.archive.opening import Archive
 from archec.archive.runs import newest_gathering
 from archec.catalogue.interface import Catalogue
@@ -224,10 +224,10 @@ def text_diff(
 
 
 def _lines(layout: Layout, held: Held) -> list[str]:
-    with held.open(layout) as file:
-        data = file.read()
+    pieces: list[bytes] = []
+    give(layout, held, pieces.append)
     try:
-        return data.decode("utf-8").split("\n")
+        return b"".join(pieces).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise CorruptArchive(
             f"{held.located.path}: is not UTF-8, as templates are", hint="archec verify checks all files"

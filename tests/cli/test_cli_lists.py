@@ -101,6 +101,11 @@ def test_what_changed_in_a_template(demo: Config, folder: Path) -> None:
     assert (none.code, "nothing to compare with" in none.err) == (7, True)
     (found,) = values(demo, "lost")
     assert archec_inline(demo, "changes", "--diff", found["id"]).code == 2
+    (path,) = [one for one in config.store_path.rglob("RePEc*") if b"Newest" in one.read_bytes()]
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes().replace(b"Newest", b"newest"))
+    damaged = archec_inline(config, "changes", "--diff", "RePEc:aaa:sss:1")
+    assert (damaged.code, str(path) in damaged.err) == (6, True)
 
 
 # -- coverage -------------------------------------------------------------------------------------

@@ -446,7 +446,7 @@ def states(filesets: Filesets) -> list[str | None]:
     """The versions that were held one after the other; None where it was lost."""
     with filesets.archive() as archive:
         obi = find(archive.catalogue, fileset_id(filesets.platform))
-        return [state and read_manifest(archive, obi.bytes_at(tist), obi.id).version for tist, state in obi.history]
+        return [state and read_manifest(archive, obi, tist).version for tist, state in obi.history]
 
 
 def test_what_was_withdrawn_and_is_there_again_is_held_again(filesets: Filesets, platform: Platform) -> None:

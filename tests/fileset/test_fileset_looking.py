@@ -166,6 +166,11 @@ def test_verify_finds_what_was_altered(one: Filesets, platform: Platform, tmp_pa
         assert command(one, "verify", name)[0] == 0
     found, _, summary = json_of(archec_inline(one.config, "verify", "--json"))
     assert (found["finding"], summary["wrong"]) == ("corrupt", 2)
+    for manifest in Path(one.config.store_path).rglob("fileset%3A*"):
+        manifest.chmod(0o644)
+        manifest.write_bytes(manifest.read_bytes().replace(b"q.csv", b"r.csv"))
+    code, out = command(one, "verify", "10.5281/zenodo.7")
+    assert (code, "is not the manifest that was noted" in out) == (6, True)
 
 
 def test_a_platform_answer_whose_held_copy_is_damaged_is_stored_again(one: Filesets, platform: Platform) -> None:
