@@ -25,7 +25,8 @@ MARKS = {"sh debian", "sh clone", "sh run", "sh fresh", "sh ci", "text output", 
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.M | re.S)
 _MARK = "\x1e"
 _ALIKE = (
-    (re.compile(r"(?<!\S)/\S+?/(?=(?:data|archive|config\.yaml|report\.html|my-archive)\b)"), "DIR/"),
+    (re.compile(r"(?<= demo is in )/\S+$", re.M), "DIR"),
+    (re.compile(r"(?<!\S)/\S+?/(?=(?:data|config\.yaml|report\.html|my-archive)\b)"), "DIR/"),
     (re.compile(r"127\.0\.0\.1(:|%3A)[0-9]+"), "127.0.0.1:PORT"),
     (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z"), "TIME"),
     (re.compile(r"\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b"), "DATE"),
