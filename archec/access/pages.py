@@ -50,7 +50,7 @@ def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) ->
     if found is None:
         return Pages(0, page, take.number("pageSize", _PAGE_SIZE, least=1), 0, count_only, query.range)
     try:
-        blocks, begin_of, usual = (_numbered(*found, query.range) or _measured(*found, query.range))
+        blocks, begin_of, usual = _numbered(*found, query.range) or _measured(*found, query.range)
         size = take.number("pageSize", usual, least=1)
         count = -(-blocks // size)
         start = begin_of(page * size) if 0 < page < count else b""

@@ -102,4 +102,4 @@ class Viewer(Struct, frozen=True):
     @property
     def sees_nothing_by_default(self) -> bool:
         """Whether an empty response would disclose that there is nothing."""
-        return self.token is None and self.rules.by_default(self.address) < Level.METADATA
+        return self.token is None and not self.has_metadata
