@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import IO, cast
 from urllib.parse import quote, unquote
@@ -18,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from archec.access.errors import Refused, SourceFailed
 from archec.access.posts import Body
 from archec.access.query import Arguments, arguments
+from archec.access.record import SMALL, nothing
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
@@ -143,35 +145,70 @@ def header_value(text: str) -> str:
     return "".join(char if " " <= char < "\x7f" else "?" for char in text)
 
 
-class Chunks(Response):
-    """A response that is generated in a thread while it is sent, so that memory stays flat for slow clients, too.
-
-    ``first`` is the beginning of the body. If ``errors`` has changed by the end, a source has failed meanwhile: the
-    connection is closed, so that nobody takes a part for the whole.
-    """
+class BodyAnswer(Response):
+    """A copy of the response ``made`` that streams a body between ``head`` and ``tail``, with gzip if ``packed``.
+    ``size`` is -1 if it is unknown or if there is no body. If the body ends early, the connection is closed."""
 
     def __init__(
         self,
-        first: bytes,
-        rest: Iterator[bytes],
-        media_type: str,
-        headers: Iterable[tuple[str, str]],
-        errors: Mapping[str, str],
+        made: Response,
+        size: int,
+        body: AsyncIterator[bytes],
+        close: Callable[[], Awaitable[None]] = nothing,
+        head: bytes = b"",
+        tail: bytes = b"",
+        *,
+        packed: bool = False,
     ) -> None:
-        made = answer(200, b"", media_type, headers)
-        super().__init__(None, 200)
+        super().__init__(None, made.status_code)
         self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
-        self._first, self._rest, self._errors, self._known = first, rest, errors, dict(errors)
+        self._head, self._body, self._tail, self._close, self._packed = head, body, tail, close, packed
+        if packed:
+            self.raw_headers.append((b"content-encoding", b"gzip"))
+        elif size >= 0:
+            self.raw_headers.append((b"content-length", b"%d" % (len(head) + size + len(tail))))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        if scope["method"] == "HEAD":
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await send({"type": "http.response.body", "body": self._first, "more_body": True})
-        while (chunk := await to_thread.run_sync(next, self._rest, None)) is not None:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        if self._errors != self._known:
-            raise SourceFailed(f"a source failed while it was read: {error_header(self._errors)}")
-        await send({"type": "http.response.body", "body": b""})
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body", "body": b""})
+                return
+            packer = zlib.compressobj(1, wbits=31) if self._packed else None
+            waiting = self._head
+            async for piece in self._body:
+                waiting += piece
+                if len(waiting) >= SMALL:
+                    data = waiting if packer is None else await to_thread.run_sync(packer.compress, waiting)
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                    waiting = b""
+            last = waiting + self._tail
+            last = last if packer is None else packer.compress(last) + packer.flush()
+            await send({"type": "http.response.body", "body": last})
+        finally:
+            await self._close()
+
+
+def chunked(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Joins parts of a body to chunks of at least SMALL bytes, except for the last one."""
+    waiting: list[bytes] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size >= SMALL:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+async def in_thread(chunks: Iterator[bytes], errors: Mapping[str, str]) -> AsyncIterator[bytes]:
+    """Yields the rest of a body, which is generated in a thread while it is sent, so that memory stays flat for slow
+    clients, too. Raises SourceFailed if a source has failed meanwhile, so that nobody takes a part for the whole."""
+    known = dict(errors)
+    while (chunk := await to_thread.run_sync(next, chunks, None)) is not None:
+        yield chunk
+    if errors != known:
+        raise SourceFailed(f"a source failed while it was read: {error_header(errors)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 
 from anyio import to_thread
 from msgspec.structs import replace
@@ -11,9 +12,10 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection, first_of
 from archec.access.errors import Refused
-from archec.access.exchange import JSON, Chunks, answer, as_uri, error_header, message
+from archec.access.exchange import JSON, BodyAnswer, answer, as_uri, chunked, error_header, in_thread, message
 from archec.access.pages import Pages, pages_of, summary_of
 from archec.access.query import Argument, Arguments, Output, Query
+from archec.access.record import SMALL
 from archec.access.rows import Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
@@ -26,10 +28,6 @@ TYPES: Mapping[Output, str] = {
     "text": "text/plain",
     "link": "application/link-format",
 }
-_FIRST = 100
-"""Number of rows in the first chunk, which is sent at once."""
-_CHUNK = 1 << 16
-NO_CAPTURES = "No Captures found"
 
 
 async def answer_index(
@@ -56,7 +54,17 @@ async def answer_index(
     rows = await collection.rows(query, errors, viewer.visible)
     if not query.show_source:
         rows = (row.without_source() for row in rows)
-    return await answer_rows(rows, query, viewer, errors, empty_is_missing=empty_is_missing)
+    chunks = chunked(_parts(rows, query))
+    first = await first_of(chunks, query) or b""
+    if not first:
+        viewer.check_empty()
+        if empty_is_missing and query.output == "json":
+            return message(404, f"No Captures found for: {query.url}", errors)
+    headers = [("ResErrors", error_header(errors))] if errors else []
+    if len(first) < SMALL:
+        return answer(200, first, TYPES[query.output], headers)
+    made = answer(200, b"", TYPES[query.output], headers)
+    return BodyAnswer(made, -1, in_thread(chunks, errors), head=first)
 
 
 async def visible_pages(
@@ -94,54 +102,22 @@ def _as_block(line: bytes) -> bytes:
     return json.dumps({name: item for name, item in value.items() if item is not None}).encode() + b"\n"
 
 
-async def answer_rows(
-    rows: Iterator[Row], query: Query, viewer: Viewer, errors: Errors, *, empty_is_missing: bool = False
-) -> Response:
-    """Returns these rows in the format that the query asks for."""
-    chunks = encoded(rows, query)
-    first = await first_of(chunks, query) or b""
-    if not first:
-        viewer.check_empty()
-        if empty_is_missing and query.output == "json":
-            return message(404, f"{NO_CAPTURES} for: {query.url}", errors)
-    second = await first_of(chunks, query)
-    headers = [("ResErrors", error_header(errors))] if errors else []
-    media_type = TYPES[query.output]
-    if second is None:
-        return answer(200, first, media_type, headers)
-    return Chunks(first + second, chunks, media_type, headers, errors)
-
-
-def encoded(rows: Iterator[Row], query: Query) -> Iterator[bytes]:
-    """Yields the body of a response in chunks, a small one first."""
+def _parts(rows: Iterator[Row], query: Query) -> Iterator[bytes]:
+    """The rows in the format that a query asks for."""
     if query.output == "link":
-        yield from _links(rows)
-        return
+        return _links(rows)
     write: Callable[[Row, tuple[str, ...]], bytes] = {"cdxj": as_cdxj, "json": as_json, "text": as_text}[query.output]
-    fields = query.fields
-    parts: list[bytes] = []
-    size, most = 0, 1
-    for row in rows:
-        part = write(row, fields)
-        parts.append(part)
-        size += len(part)
-        if size >= _CHUNK or (most == 1 and len(parts) == _FIRST):
-            most = 0
-            yield b"".join(parts)
-            parts, size = [], 0
-    if parts:
-        yield b"".join(parts)
+    return map(write, rows, repeat(query.fields))
 
 
 def _links(rows: Iterator[Row]) -> Iterator[bytes]:
-    first = True
+    end = b""
     for row in rows:
         when, coll = http_date(row.timestamp), row.origin.coll
         text = f'<{as_uri(row.url)}>; rel="memento"; datetime="{when}"; collection="{coll}"'
-        yield ("" if first else ",\n").encode() + text.encode("utf-8", "surrogatepass")
-        first = False
-    if not first:
-        yield b"\n"
+        yield (b",\n" if end else b"") + text.encode("utf-8", "surrogatepass")
+        end = b"\n"
+    yield end
 
 
 def list_sources(collection: Collection) -> Response:

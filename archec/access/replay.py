@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from archec.access.exchange import Exchange, answer, as_uri
+from archec.access.exchange import BodyAnswer, Exchange, answer, as_uri
 from archec.access.memento import Addresses
 from archec.access.query import joined
 from archec.access.record import Record, dechunked, exactly, one_piece
-from archec.access.resource import BodyAnswer, Loaded
+from archec.access.resource import Loaded
 from archec.access.stamps import http_date
 
 _ORIG = "X-Archive-Orig-"

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
-from anyio import to_thread
 from msgspec.structs import replace
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from archec.access.collection import Collection, Step, first_of
 from archec.access.errors import LoadFailed, NotInTime, Refused
-from archec.access.exchange import answer, as_uri, error_header
+from archec.access.exchange import BodyAnswer, answer, as_uri, error_header
 from archec.access.obi_source import TYPE
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, parse_filters
-from archec.access.record import END, SMALL, ClosedOnFailure, Record, nothing, one_piece
+from archec.access.record import END, ClosedOnFailure, Record, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, of_date
@@ -217,43 +213,6 @@ def _merged_http(http: bytes, original: Record) -> bytes:
 # -- the answer -------------------------------------------------------------------------------------
 
 
-class BodyAnswer(Response):
-    """A copy of the response ``made`` that streams a body between ``head`` and ``tail``. ``size`` is -1 if it is
-    unknown or if there is no body. If the body ends early, the connection is closed."""
-
-    def __init__(
-        self,
-        made: Response,
-        size: int,
-        body: AsyncIterator[bytes],
-        close: Callable[[], Awaitable[None]] = nothing,
-        head: bytes = b"",
-        tail: bytes = b"",
-    ) -> None:
-        super().__init__(None, made.status_code)
-        self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
-        self._head, self._body, self._tail, self._close = head, body, tail, close
-        if size >= 0:
-            self.raw_headers.append((b"content-length", b"%d" % (len(head) + size + len(tail))))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application."""
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if scope["method"] == "HEAD":
-                await send({"type": "http.response.body", "body": b""})
-                return
-            waiting = self._head
-            async for piece in self._body:
-                waiting += piece
-                if len(waiting) >= SMALL:
-                    await send({"type": "http.response.body", "body": waiting, "more_body": True})
-                    waiting = b""
-            await send({"type": "http.response.body", "body": waiting + self._tail})
-        finally:
-            await self._close()
-
-
 def answer_record(
     loaded: Loaded, errors: Errors, links: str, *, packed: bool = False, negotiated: bool = False
 ) -> Response:
@@ -272,19 +231,9 @@ def answer_record(
     ]
     if errors:
         headers.append(("ResErrors", error_header(errors)))
-    if packed:
-        headers.append(("Content-Encoding", "gzip"))
     if negotiated:
         headers.append(("Vary", "accept-datetime"))
     made = answer(200, b"", WARC, headers)
-    if packed:
-        return BodyAnswer(made, -1, _packed(record), record.close)
-    return BodyAnswer(made, record.size, record.body, record.close, record.head + record.http, END)
-
-
-async def _packed(record: Record) -> AsyncIterator[bytes]:
-    packer = zlib.compressobj(1, wbits=31)
-    yield packer.compress(record.head + record.http)
-    async for piece in record.body:
-        yield await to_thread.run_sync(packer.compress, piece)
-    yield packer.compress(END) + packer.flush()
+    return BodyAnswer(
+        made, record.size, record.body, record.close, record.head + record.http, END, packed=packed
+    )

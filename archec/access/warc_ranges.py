@@ -14,11 +14,11 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection, Step
 from archec.access.errors import LoadFailed, Refused
-from archec.access.exchange import Exchange, answer
+from archec.access.exchange import BodyAnswer, Exchange, answer
 from archec.access.loading import WarcLoader
 from archec.access.query import Query, all_of, key_range
 from archec.access.record import exactly
-from archec.access.resource import BodyAnswer, check_record
+from archec.access.resource import check_record
 from archec.access.rows import NOWHERE, Row
 from archec.access.sources import Errors
 from archec.access.stamps import of_date, upper

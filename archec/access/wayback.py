@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection
-from archec.access.exchange import JSON, Chunks, answer, error_header
+from archec.access.exchange import JSON, BodyAnswer, answer, chunked, error_header, in_thread
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
 from archec.access.ordering import sort_rows
@@ -39,7 +39,6 @@ _KNOWN = re.compile(r"[A-Za-z][\w.-]*")
 _COLLAPSE = re.compile(r"([A-Za-z][\w.-]*)(?::([0-9]{1,4}))?")
 _MAX_LIMIT = 1_000_000
 _MAX_OFFSET = 10_000_000
-_CHUNK = 1 << 16
 _NO_ROWS = b"[]\n"
 """A response in JSON without rows."""
 
@@ -170,43 +169,33 @@ async def answer_wayback(
             rows = sort_rows(rows, query)
     else:
         rows = await collection.rows(query, errors, viewer.visible)
-    chunks = _encoded(rows, wanted)
+    chunks = chunked(_parts(rows, wanted))
     first = await to_thread.run_sync(next, chunks, b"")
     if first in (b"", _NO_ROWS):
         viewer.check_empty()
     media_type = JSON if wanted.as_json else "text/plain"
     headers = [("ResErrors", error_header(errors))] if errors else []
-    if wanted.gzip:
-        headers.append(("Content-Encoding", "gzip"))
-        chunks = _packed(first, chunks)
-        first = await to_thread.run_sync(next, chunks, b"")
-    return Chunks(first, chunks, media_type, headers, errors)
+    made = answer(200, b"", media_type, headers)
+    return BodyAnswer(made, -1, in_thread(chunks, errors), head=first, packed=wanted.gzip)
 
 
-def _encoded(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
+def _parts(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
+    """The body of the response."""
     selection = _Selection(rows, wanted)
-    parts: list[bytes] = []
-    size = 0
     for number, values in enumerate(selection):
         if wanted.as_json:
             if not number:
-                parts.append(b"[" + orjson.dumps(wanted.columns))
-            parts.append(b",\n" + orjson.dumps(values))
+                yield b"[" + orjson.dumps(wanted.columns)
+            yield b",\n" + orjson.dumps(values)
         else:
-            parts.append(f"{_as_line(values)}\n".encode("utf-8", "replace"))
-        size += len(parts[-1])
-        if size >= _CHUNK:
-            yield b"".join(parts)
-            parts, size = [], 0
+            yield f"{_as_line(values)}\n".encode("utf-8", "replace")
     key = selection.resume_key if wanted.show_resume else ""
     if wanted.as_json:
         if key:
-            parts.append(b",\n[],\n" + orjson.dumps([key]))
-        parts.append(b"]\n" if selection.any else _NO_ROWS)
+            yield b",\n[],\n" + orjson.dumps([key])
+        yield b"]\n" if selection.any else _NO_ROWS
     elif key:
-        parts.append(f"\n{key}\n".encode())
-    if parts:
-        yield b"".join(parts)
+        yield f"\n{key}\n".encode()
 
 
 def _as_line(values: Iterable[str]) -> str:
@@ -327,11 +316,3 @@ def _resumed(key: str) -> tuple[bytes, int]:
         return line, int(count)
     except (ValueError, zlib.error) as error:
         raise UsageError("resumeKey was not issued by this server") from error
-
-
-def _packed(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    packer = zlib.compressobj(1, wbits=31)
-    for chunk in chain((first,), rest):
-        if data := packer.compress(chunk):
-            yield data
-    yield packer.flush()
