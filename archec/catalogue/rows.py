@@ -108,7 +108,9 @@ def written(obis: Iterable[Obi], known: Mapping[str, Obi]) -> Written:
         before = known.get(obi.id)
         old = _parts_of(before)._asdict() if before is not None else {}
         for name, parts in _parts_of(obi)._asdict().items():
-            was = old.get(name, {})
+            if not (was := old.get(name)):
+                changed[name].update(parts)
+                continue
             changed[name].update((key, part) for key, part in parts.items() if key not in was or was[key] != part)
             result.gone[name].extend(key for key in was if key not in parts)
     return result
