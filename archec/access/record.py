@@ -22,6 +22,7 @@ from archec.access.stamps import iso_date
 Headers = Sequence[tuple[str, str]]
 
 _MAX_HEAD = 1 << 18
+_MAX_START = 64
 _PIECE = 1 << 16
 _FILE_PIECE = 1 << 18
 _ARC = re.compile(rb"([a-zA-Z][a-zA-Z0-9+.-]*:.*?) (\S+) ([0-9]{12,17}) (\S+ )?.*?([0-9]+)")
@@ -30,6 +31,8 @@ _LINE_END = re.compile(rb"\n")
 _EMPTY_LINE = re.compile(rb"\n\r*\n")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _WITH_HTTP = ("response", "request", "revisit")
+_HTTP_HEAD = re.compile(rb"\s*(?:[A-Z]+[/ ]|[A-Za-z0-9-]+:)")
+"""The beginning of an HTTP header. A response of HTTP/0.9 has none."""
 END = b"\r\n\r\n"
 SMALL = 1 << 16
 """Size in bytes up to which a body is read, and sent, as a whole."""
@@ -73,6 +76,14 @@ class Record:
         """The status in the HTTP header, or ""."""
         parts = self.http[:40].split(b" ", 2)
         return parts[1][:3].decode("latin-1") if len(parts) > 1 else ""
+
+    @property
+    def media_type(self) -> str:
+        """The media type of the contents, or "" if it is unknown."""
+        if self.http:
+            return self.http_header("content-type")
+        given = self.get("Content-Type")
+        return "" if _is_of_http(given) else given
 
     async def read_if_small(self) -> None:
         """Reads a small body, so that a read error is found before the response begins. Raises LoadFailed."""
@@ -131,6 +142,12 @@ class Reader:
             if not piece:
                 raise LoadFailed("it is truncated")
             self._data += piece
+
+    async def ahead(self, most: int) -> bytes:
+        """The next ``most`` bytes, or fewer at the end, without reading on."""
+        while len(self._data) < most and (piece := await anext(self._pieces, b"")):
+            self._data += piece
+        return self._data[:most]
 
     async def some(self, most: int) -> bytes:
         """Reads up to ``most`` bytes; b"" at the end."""
@@ -208,11 +225,9 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
             headers, raw, version = _arc_headers(first.rstrip(b"\r\n"), place), b"", "WARC/1.0"
         size = _length(headers)
         http = b""
-        if _has_http(headers) and size:
+        if _has_http(headers) and size and _HTTP_HEAD.match(await reader.ahead(_MAX_START)):
             most = min(size, _MAX_HEAD)
             http = (await reader.until(_EMPTY_LINE, most, or_most=size == most))[:size]
-            if not http.startswith(b"HTTP/") and not _EMPTY_LINE.search(http):
-                raise LoadFailed("it has no HTTP header")
         if raw and not raw.endswith(END):
             raw = b""
         left = size - len(http)
@@ -240,7 +255,11 @@ def _length(headers: Headers) -> int:
 
 def _has_http(headers: Headers) -> bool:
     values = {name.lower(): value for name, value in headers}
-    return values.get("warc-type") in _WITH_HTTP and values.get("content-type", "").startswith("application/http")
+    return values.get("warc-type") in _WITH_HTTP and _is_of_http(values.get("content-type", ""))
+
+
+def _is_of_http(media_type: str) -> bool:
+    return media_type.lower().startswith("application/http")
 
 
 def _arc_headers(line: bytes, place: str) -> Headers:
@@ -316,4 +335,5 @@ async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 return
             size -= len(piece)
             yield piece
-        await reader.until(_LINE_END, 1 << 12)
+        with suppress(LoadFailed):
+            await reader.until(_LINE_END, 1 << 12)

@@ -70,7 +70,7 @@ def answer_replay(
     if _is_known(exchange, tag, record):
         return _without_body(record, answer(304, b"", "text/html", headers))
     part = _part(exchange, held, tag) if held is not None else None
-    media_type = _media_type(record)
+    media_type = record.media_type or "application/octet-stream"
     body = dechunked(record.body) if chunked else record.body
     if held is not None and part is not None:
         first, length = part
@@ -126,11 +126,6 @@ def _held(record: Record, status: int, size: int) -> _Held | None:
     if match[3] != "*" and int(match[3]) <= int(match[2]):
         return None
     return _Held(int(match[1]), size, match[3])
-
-
-def _media_type(record: Record) -> str:
-    given = record.http_header("content-type") if record.http else record.get("Content-Type")
-    return given or "application/octet-stream"
 
 
 def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> list[tuple[str, str]]:

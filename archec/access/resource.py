@@ -100,8 +100,8 @@ def check_record(record: Record, row: Row, viewer: Viewer) -> None:
     if row.origin.type == TYPE or viewer.rules.are_trivial:
         return
     stamp = of_date(record.get("WARC-Date"))
-    mime = record.http_header("content-type") if record.http else record.get("Content-Type")
-    fields = {**row.fields, "url": record.get("WARC-Target-URI").strip("<> ") or row.url, "mime": mime}
+    url = record.get("WARC-Target-URI").strip("<> ") or row.url
+    fields = {**row.fields, "url": url, "mime": record.media_type}
     when = stamp if len(stamp) == 14 else row.timestamp
     viewer.check_content(Row(row.line, row.urlkey, when, fields, row.origin))
 

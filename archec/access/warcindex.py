@@ -193,7 +193,7 @@ def _fields(record: Any, uri: str) -> dict[str, str]:
     else:
         mime = _mime(record.rec_headers)
     status = record.http_headers.get_statuscode() if record.http_headers is not None else ""
-    return {"url": uri, "mime": mime, **({"status": status} if status else {}), "digest": digest}
+    return {"url": uri, "mime": mime, **({"status": status} if status.isdecimal() else {}), "digest": digest}
 
 
 def _mime(headers: Any) -> str:

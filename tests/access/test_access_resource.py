@@ -55,11 +55,13 @@ ODD = {
     "version": odd_response("HTTP/1.1 200 OK\r\n\r\nx", version="9.9"),
     "lengths": odd_response("HTTP/1.1 200 OK\r\n\r\nx", more="\r\nContent-Length: 7"),
     "astray-revisit": ("WARC/1.0\r\nWARC-Type: revisit\r\nWARC-Refers-To-Target-URI: ::\r\nContent-Length: 0", ""),
-    "no-http": odd_response("x"),
+    "no-http": odd_response("<p>0.9\r\n\r\nx"),
     "line-ends": tuple(part.replace("\r", "\r\r") for part in odd_response("HTTP/1.0 302 \r\nServer: x\r\n\r\n")),
     "not-ended": odd_response("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"),
     "type": odd_response("HTTP/1.1 200 OK\r\nContent-Type: a/\xe9b\r\n\r\nx"),
     "odd-chunks": odd_response("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nx"),
+    "cut-chunks": odd_response("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx"),
+    "case": tuple(part.replace("/http", "/HTTP") for part in odd_response("HTTP/1 200\r\nContent-Type: a/b\r\n\r\nx")),
 }
 
 
@@ -207,11 +209,13 @@ def test_records_that_are_odd(get: httpx.Client, caplog: pytest.LogCaptureFixtur
         get.get("/c/resource?url=http://cut-large.org/")
     told = [(one.name, one.levelname, one.getMessage(), one.exc_info) for one in caplog.records if one.levelno > 20]
     assert told == [("archec.server", "WARNING", "GET /c/resource was cut off: two.warc: it is truncated", None)]
-    for host in ("version", "lengths", "astray-revisit", "no-http"):
+    for host in ("version", "lengths", "astray-revisit"):
         assert get.get(f"/c/resource?url=http://{host}.org/").status_code == 404
     assert get.get(f"/c/{S}id_/http://line-ends.org/").headers["x-archive-orig-server"] == "x"
     for host, body, kind in (
         ("not-ended", "", "text/plain"), ("type", "x", "a/?b"), ("odd-chunks", "-1\r\nx", "application/octet-stream"),
+        ("cut-chunks", "x", "application/octet-stream"), ("case", "x", "a/b"),
+        ("no-http", "<p>0.9\r\n\r\nx", "application/octet-stream"),
     ):  # fmt: skip
         assert record(get.get(f"/c/resource?url=http://{host}.org/")).rec_type == "response"
         answer = get.get(f"/c/{S}id_/http://{host}.org/")
