@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
@@ -67,6 +68,8 @@ class Source:
     def __init__(self, lines: Iterable[Line]) -> None:
         self._lines = iter(lines)
         self._pending: Future[Line | None] | None = None
+        self.under_way: list[Line] = []
+        """The lines that were returned and have no result yet."""
 
     async def next(self) -> Line | None:
         """Returns the next line, None after the last one. Only one may wait; if it is cancelled, the line remains."""
@@ -75,10 +78,13 @@ class Source:
             threading.Thread(target=self._read, args=[self._pending], daemon=True).start()
         line = await asyncio.shield(asyncio.wrap_future(self._pending))
         self._pending = None
+        if line is not None:
+            self.under_way.append(line)
         return line
 
     def rest(self) -> Iterator[Line]:
-        """Yields the lines that are left."""
+        """Yields the lines without a result."""
+        yield from self.under_way
         line = self._pending.result() if self._pending is not None else None
         if line is not None:
             yield line
@@ -100,7 +106,6 @@ class Counter:
     meter: Meter
     use: BudgetUse
     statuses: dict[str, int] = field(default_factory=dict)
-    under_way: list[Line] = field(default_factory=list)
     report: Report | None = None
 
     def begin(self) -> None:
@@ -154,133 +159,118 @@ def run_ingest(
     counter.use.begin()
     meter.phase("bytes", None)
     source = Source(lines)
+    given = _Given(source, options, emit, counter, max(1, jobs), budget.seconds)
     try:
         if options.dry_run:
-            asyncio.run(_dry(config, source, options, counter, emit, jobs, budget))
+            with opened(config) as archive:
+                asyncio.run(_dry(archive, given))
         else:
-            _locked(config, source, options, counter, emit, jobs, budget, wait=wait)
+            _run(config, given, wait=wait)
     except (StorageFull, StorageFailed) as error:
-        for text, request in (*counter.under_way, *source.rest()):
+        for text, request in source.rest():
             emit(failure(request if isinstance(request, IngestRequest) else None, text, error), None)
         raise
     return counter
 
 
-def _locked(
-    config: Config, lines: Source, options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
-    budget: Budget, *, wait: bool,
-) -> None:  # fmt: skip
+class _Given(NamedTuple):
+    """What a run was called with. ``seconds`` is the time that it may take; 0 means no limit."""
+
+    lines: Source
+    options: IngestOptions
+    emit: Emit
+    counter: Counter
+    jobs: int
+    seconds: float
+
+
+def _run(config: Config, given: _Given, *, wait: bool) -> None:
+    counter = given.counter
     with ExitStack() as stack:
         stack.enter_context(rare_collections())
         archive = stack.enter_context(locked(config, "fileset ingest", counter.meter, wait=wait))
         ledger = stack.enter_context(Ledger(config.work_path))
-        _run(stack, archive, ledger, next_run(archive), lines, options, counter, emit, jobs, budget)
+        run = next_run(archive)
+        counter.report = report = Report(run, 0, "none", "", filesets=counter.statuses)
+        committer = stack.enter_context(committing(archive, run))
+        committer.pace(*_BATCH)
+        start = RunStart(run, kind=KIND, form="none", options=given.options.as_value(), software=__version__)
+        committer.add(CommitItem(start))
+        committer.commit()
+        threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="fileset"))
 
+        def kept(item: CommitItem, body: Body) -> None:
+            if item.placement is not None:
+                report.stored_bytes += body.size
+            if isinstance(item.record, ObiChange):
+                report.visited(item.record)
 
-def _run(
-    stack: ExitStack, archive: Archive, ledger: Ledger, run: int, lines: Source, options: IngestOptions,
-    counter: Counter, emit: Emit, jobs: int, budget: Budget,
-) -> None:  # fmt: skip
-    config = archive.config
-    report = Report(run, 0, "none", "", filesets=counter.statuses)
-    counter.report = report
-    committer = stack.enter_context(committing(archive, run))
-    committer.pace(*_BATCH)
-    start = RunStart(run, kind=KIND, form="none", options=options.as_value(), software=__version__)
-    committer.add(CommitItem(start))
-    committer.commit()
-    threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="fileset"))
+        refused: set[tuple[str, str]] = set()
 
-    def kept(item: CommitItem, body: Body) -> None:
-        if item.placement is not None:
-            report.stored_bytes += body.size
-        if isinstance(item.record, ObiChange):
-            report.visited(item.record)
+        def on_refused(item: CommitItem, outcome: CommitResult) -> None:
+            if isinstance(item.record, ObiChange):
+                if item.record.kind == "fobi":
+                    report.conflicts += 1
+                    report.forget(item.record)
+                refused.update((item.record.id, state) for state in item.record.put.values() if state is not None)
 
-    refused: set[tuple[str, str]] = set()
+        committer.on_refused = on_refused
 
-    def on_refused(item: CommitItem, outcome: CommitResult) -> None:
-        if isinstance(item.record, ObiChange):
-            if item.record.kind == "fobi":
-                report.conflicts += 1
-                report.forget(item.record)
-            refused.update((item.record.id, state) for state in item.record.put.values() if state is not None)
+        async def ingest_all() -> None:
+            async with _work(archive, run, committer, given.options) as work:
+                work.writer, work.ledger, work.kept, work.refused = committer.store, ledger, kept, refused
+                work.downloader = Downloader(work.asker, work.writer, ledger, run, threads, config.fetch, counter)
+                try:
+                    await _all(work, given)
+                finally:
+                    report.requests = work.asker.requests
+                    report.fetched_bytes = counter.use.bytes + work.asker.received
 
-    committer.on_refused = on_refused
-
-    async def work() -> None:
-        async with _platforms(config) as sender, _items(config) as items:
-            registry = Registry({one.name: one for one in config.fileset.platforms})
-            asker = Asker(config.fetch, config.agent, sender, registry.helpers)
-            downloader = Downloader(asker, committer.store, ledger, run, threads, config.fetch, counter)
-            parts = Work(
-                archive, run, committer, committer.store, ledger, asker, downloader, registry, _policy(config), options,
-                items, kept, refused=refused,
-            )  # fmt: skip
+        report.state = "done"
+        with report.timed("filesets"):
             try:
-                await _all(parts, lines, emit, counter, jobs, budget)
-            finally:
-                report.requests, report.fetched_bytes = asker.requests, counter.use.bytes + asker.received
-
-    report.state = "done"
-    with report.timed("filesets"):
-        try:
-            asyncio.run(work())
-            committer.commit()
-        except BaseException as error:
-            with suppress(ArchecError):
+                asyncio.run(ingest_all())
                 committer.commit()
-            stop_run(committer, report, error)
-            raise
-    if left := counter.statuses.get(Status.BUDGET.value, 0):
-        report.state, report.message = "budget", f"the budget is exhausted: {counted(left, 'data set')} not ingested"
-    end_run(archive.catalogue, committer, report)
-    if report.state == "budget":
-        committer.finish()  # no ingest is resumed as a run
-
-
-def _platforms(config: Config) -> Sender:
-    return Sender(Policy.of(config.fetch, config.agent, "platform"))
+            except BaseException as error:
+                with suppress(ArchecError):
+                    committer.commit()
+                stop_run(committer, report, error)
+                raise
+        if left := counter.statuses.get(Status.BUDGET.value, 0):
+            report.state = "budget"
+            report.message = f"the budget is exhausted: {counted(left, 'data set')} not ingested"
+        end_run(archive.catalogue, committer, report)
+        if report.state == "budget":
+            committer.finish()  # no ingest is resumed as a run
 
 
 @asynccontextmanager
-async def _items(config: Config) -> AsyncIterator[Items | None]:
-    """Yields the client for uploads, or None if its keys are not set."""
-    keys = keys_of(os.environ)
-    if keys is None:
-        yield None
-        return
-    async with open_client(Policy.of(config.fetch, config.agent, "upload")) as client:
-        yield Items(config.fileset, config.fetch, client, keys)
-
-
-def _policy(config: Config) -> StrategyPolicy:
-    own = config.fileset
-    return StrategyPolicy(
+async def _work(archive: Archive, run: int, commits: Commits, options: IngestOptions) -> AsyncIterator[Work]:
+    """Yields the objects for ingests that ask the platforms, but store nothing."""
+    config, own = archive.config, archive.config.fileset
+    policy = StrategyPolicy(
         own.web_max_files, own.web_max_total, own.web_max_file, min(own.max_file_count, 100_000), own.max_total_size
     )
+    registry = Registry({one.name: one for one in own.platforms})
+    async with AsyncExitStack() as stack:
+        sender = await stack.enter_async_context(Sender(Policy.of(config.fetch, config.agent, "platform")))
+        asker = Asker(config.fetch, config.agent, sender, registry.helpers)
+        items = None
+        if (keys := keys_of(os.environ)) is not None:
+            client = await stack.enter_async_context(open_client(Policy.of(config.fetch, config.agent, "upload")))
+            items = Items(own, config.fetch, client, keys)
+        yield Work(archive, run, commits, None, None, asker, None, registry, policy, options, items)
 
 
-async def _dry(
-    config: Config, lines: Source, options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
-    budget: Budget,
-) -> None:  # fmt: skip
-    """Asks the platforms, but stores nothing. Takes no lock."""
-    with opened(config) as archive:
-        async with _platforms(config) as sender, _items(config) as items:
-            registry = Registry({one.name: one for one in config.fileset.platforms})
-            asker = Asker(config.fetch, config.agent, sender, registry.helpers)
-            work = Work(
-                archive, stamp(None), Commits(), None, None, asker, None, registry, _policy(config), options, items
-            )
-            await _all(work, lines, emit, counter, jobs, budget)
+async def _dry(archive: Archive, given: _Given) -> None:
+    async with _work(archive, stamp(None), Commits(), given.options) as work:
+        await _all(work, given)
 
 
-async def _all(
-    work: Work, lines: Source, emit: Emit, counter: Counter, jobs: int, budget: Budget
-) -> None:
-    """Processes all requests, ``jobs`` of them at once. Lines are read as they are needed."""
-    deadline = time.monotonic() + budget.seconds if budget.seconds else None
+async def _all(work: Work, given: _Given) -> None:
+    """Processes all requests, several of them at once. Lines are read as they are needed."""
+    lines, counter = given.lines, given.counter
+    deadline = time.monotonic() + given.seconds if given.seconds else None
     lock = asyncio.Lock()
 
     async def one_after_the_other() -> None:
@@ -289,13 +279,12 @@ async def _all(
                 line = await lines.next()
             if line is None:
                 return
-            counter.under_way.append(line)
             result = await _one(work, line, counter.use, deadline)
-            counter.under_way.remove(line)
+            lines.under_way.remove(line)
             counter.ended(result.status)
-            emit(result, file_result(result))
+            given.emit(result, file_result(result))
 
-    workers = [asyncio.ensure_future(one_after_the_other()) for _ in range(max(1, jobs))]
+    workers = [asyncio.ensure_future(one_after_the_other()) for _ in range(given.jobs)]
     try:
         await asyncio.gather(*workers)
     finally:

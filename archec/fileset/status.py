@@ -134,10 +134,10 @@ class FilesetPlatformScopeError(FilesetProblem):
 
     status = Status.PLATFORM_SCOPE
 
-    def __init__(self, message: str, *, members: Sequence[str] = ()) -> None:
-        listed = f": {', '.join(members[:20])}{' ...' if len(members) > 20 else ''}" if members else ""
+    def __init__(self, message: str, *, members: Sequence[str | None] = ()) -> None:
+        known = [one for one in members if one]
+        listed = f": {', '.join(known[:20])}{' ...' if len(known) > 20 else ''}" if known else ""
         super().__init__(message + listed)
-        self.members = tuple(members)
 
 
 class EmptyManifest(FilesetProblem):

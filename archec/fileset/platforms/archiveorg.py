@@ -29,7 +29,6 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
 
     name = "archiveorg"
     hosts = ("archive.org", "www.archive.org")
-    api = ""
     pages = ("/details/{work}", "/details/{work}")
     pattern = re.compile(r"/(?:details|download|metadata)/([A-Za-z0-9][A-Za-z0-9_.-]*)(/.*)?$")
 
@@ -56,7 +55,7 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         check_known(asked, known)
         kind = meta["mediatype"].text_or_none()
         if body["is_collection"].flag() or kind in ("collection", "web", "account"):
-            members = [one for field in meta["related_collections"].one_or_more() if (one := field.text_or_none())]
+            members = [one.text_or_none() for one in meta["related_collections"].one_or_more()]
             raise FilesetPlatformScopeError(f"{asked} is a {kind or 'collection'}, not an item", members=members)
         files = [_file(row, known, base) for row in body["files"].items()]
         check_count(body["files_count"], len(files))

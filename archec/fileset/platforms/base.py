@@ -94,7 +94,8 @@ FileQuestions = Generator[Question, PlatformAnswer, list[FilesetManifestFile]]
 
 class FilesetPlatformHelper:
     """Base class for platforms. Subclasses set ``name``, the defaults of ``hosts``, ``api`` and ``rate``, and
-    ``pattern``, a regular expression found in the path of every URL of a data set.
+    ``pattern``, a regular expression found in the path of every URL of a data set; its first group that matches is the
+    id. ``collections`` is one for the URLs of collections, communities and the like.
 
     ``api`` begins with ``/`` if each host has its own API. ``secret_header`` is the header for a token, ``pages`` the
     paths of the pages of a work and of one of its versions, with ``{work}`` and ``{version}``; None if they cannot be
@@ -106,6 +107,7 @@ class FilesetPlatformHelper:
     api: ClassVar[str] = ""
     rate: ClassVar[str] = "60/min"
     pattern: ClassVar[re.Pattern[str]] = re.compile("")
+    collections: ClassVar[re.Pattern[str]] = re.compile("(?!)")
     secret_header: ClassVar[tuple[str, str]] = ("Authorization", "Bearer {}")
     pages: ClassVar[tuple[str, str] | None] = None
     is_documented: ClassVar[bool] = True
@@ -120,8 +122,8 @@ class FilesetPlatformHelper:
     # -- to be defined ----------------------------------------------------------------------------
 
     def matches(self, url: str) -> bool:
-        """Whether a URL of one of the platform's hosts is that of a data set."""
-        return self.pattern.search(path_of(url)) is not None
+        """Whether a URL of one of the platform's hosts is that of a data set or a collection."""
+        return any(pattern.search(path_of(url)) for pattern in (self.pattern, self.collections))
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks the platform for the data set of a request. ``follow``: the id of all versions stands for the newest."""
@@ -177,7 +179,7 @@ class FilesetPlatformHelper:
     def id_in(self, url: str) -> str:
         """The id of the data set in a URL; empty if there is none."""
         found = self.pattern.search(path_of(url))
-        return found[1] or "" if found is not None and self.pattern.groups else ""
+        return next(filter(None, found.groups()), "") if found is not None else ""
 
     def named_in(self, url: str) -> re.Match[str]:
         """The match of ``pattern`` in a URL. Raises PlatformNotFound if there is none."""

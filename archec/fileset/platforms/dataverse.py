@@ -38,9 +38,7 @@ from archec.fileset.status import (
 )
 
 _PID = re.compile(r"(?:doi|hdl|perma1?|ark):.+", re.I)
-_COLLECTION = re.compile(r"/dataverse/([^/]+)/?$")
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-_AT_HOME = re.compile(r"/(?:dataset|file|citation)(?:\.xhtml)?/?$")
 
 
 class DataverseHelper(FilesetPlatformHelper):
@@ -51,6 +49,8 @@ class DataverseHelper(FilesetPlatformHelper):
              "data.aussda.at", "data.goettingen-research-online.de", "entrepot.recherche.data.gouv.fr")  # fmt: skip
     api = "/api"
     secret_header = ("X-Dataverse-key", "{}")
+    pattern = re.compile(r"/(?:dataset|file|citation)(?:\.xhtml)?/?$")
+    collections = re.compile(r"/dataverse/([^/]+)/?$")
     pages = ("/dataset.xhtml?persistentId={work}", "/dataset.xhtml?persistentId={work}&version={version}")
 
     def __init__(
@@ -71,9 +71,8 @@ class DataverseHelper(FilesetPlatformHelper):
         return bool(self.config.hosts or self.config.api) and super().trusts(url)
 
     def matches(self, url: str) -> bool:
-        """Matches data sets, files and collections."""
-        path = path_of(url)
-        return _pid(url) is not None or _AT_HOME.search(path) is not None or _COLLECTION.search(path) is not None
+        """As the base class; also any URL with a persistent id."""
+        return _pid(url) is not None or super().matches(url)
 
     def id_in(self, url: str) -> str:
         """The persistent id."""
@@ -83,9 +82,11 @@ class DataverseHelper(FilesetPlatformHelper):
         """Asks for the newest version of a data set, or for the one in the URL."""
         url = self.url_of(request, resource)
         base, query = self.base(url), query_of(url)
-        found = _COLLECTION.search(path_of(url))
-        if found is not None:
-            yield from _collection(base, found[1])
+        if found := self.collections.search(path_of(url)):
+            answer = yield Question(f"{base}/dataverses/{quoted(found[1])}/contents")
+            listed = _data(answer).items()
+            members = [one["persistentUrl"].text_or_none() or one["title"].text_or_none() for one in listed]
+            raise FilesetPlatformScopeError(f"{found[1]} is a collection, not a data set", members=members)
         pid, number = _pid(url), query.get("id")
         if "file" in path_of(url).rpartition("/")[2] and (pid or query.get("fileId")):
             pid, number = (yield from _parent(base, pid, query.get("fileId"))), None
@@ -166,12 +167,6 @@ def _parent(base: str, pid: str | None, number: str | None) -> Generator[Questio
     if pid is not None and pid.count("/") > 1:
         return pid.rpartition("/")[0]
     raise PlatformError(f"{data['datasetVersion'].shown}: the answer does not say of which data set the file is")
-
-
-def _collection(base: str, name: str) -> Generator[Question, PlatformAnswer, None]:
-    answer = yield Question(f"{base}/dataverses/{quoted(name)}/contents")
-    members = [one["persistentUrl"].text_or_none() or one["title"].text_or_none() for one in _data(answer).items()]
-    raise FilesetPlatformScopeError(f"{name} is a collection, not a data set", members=[one for one in members if one])
 
 
 def _known(data: Field, version: Field) -> str:

@@ -20,53 +20,33 @@ from archec.fileset.platforms.base import (
     item_name,
     manifest_file,
     paged_files,
-    path_of,
     quoted,
     same_origin,
 )
-from archec.fileset.status import FilesetPlatformScopeError, PlatformGone, PlatformNotFound
+from archec.fileset.status import FilesetPlatformScopeError, PlatformGone
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_ITEM = re.compile(rf"/(?:items|entities/[a-z]+)/({_UUID})")
-_HANDLE = re.compile(r"/handle/([0-9.]+/[A-Za-z0-9._-]+)")
 
 
 class DspaceHelper(FilesetPlatformHelper):
     """DSpace on configured hosts."""
 
     name = "dspace"
-    api = ""
-
-    def matches(self, url: str) -> bool:
-        """Matches items by UUID or handle."""
-        path = path_of(url)
-        return _ITEM.search(path) is not None or _HANDLE.search(path) is not None
-
-    def id_in(self, url: str) -> str:
-        """The handle, or the UUID."""
-        found = _HANDLE.search(path_of(url)) or _ITEM.search(path_of(url))
-        return found[1] if found is not None else ""
+    pattern = re.compile(rf"/handle/([0-9.]+/[A-Za-z0-9._-]+)|/(?:items|entities/[a-z]+)/({_UUID})")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks the API of version 7 for the item; if a handle is not found there, that of version 6."""
         url = self.url_of(request, resource)
-        path, base = path_of(url), self.base(url)
-        item, handle = _ITEM.search(path), _HANDLE.search(path)
+        base, (handle, item) = self.base(url), self.named_in(url).groups()
         server = base if base.endswith("/api") else f"{base.removesuffix('/rest')}/server/api"
-        if item is not None:
-            answer = yield Question(f"{server}/core/items/{item[1]}")
-        elif handle is not None:
-            answer = yield Question(f"{server}/pid/find?id={quoted(handle[1])}")
-        else:
-            raise PlatformNotFound(f"{url[:300]}: is not an item")
-        asked = item[1] if item is not None else handle[1] if handle is not None else ""
-        rest = ""
-        if answer.status == 404 and handle is not None:
+        asked, rest = handle or item, ""
+        answer = yield Question(f"{server}/core/items/{item}" if item else f"{server}/pid/find?id={quoted(handle)}")
+        if answer.status == 404 and handle:
             rest = base if base.endswith("/rest") else f"{base.removesuffix('/server/api')}/rest"
             answer = yield Question(f"{rest}/handle/{asked}?expand=bitstreams,metadata")
         body = answer.json()
         known, stated = body["uuid"].word_or_none() or body["id"].word(), body["handle"].text_or_none()
-        check_known(asked, known if item is not None else stated or asked)
+        check_known(asked, known if item else stated or asked)
         if (body["type"].text_or_none() or "item") != "item":
             yield from _collection(body, asked, known, server, rest)
         own = stated or known
@@ -97,9 +77,8 @@ def _collection(
         answer = yield Question(f"{server}/discover/search/objects?scope={quoted(known)}&dsoType=item&size=20")
         rows = answer.json()["_embedded"]["searchResult"]["_embedded"]["objects"]
         members += (row["_embedded"]["indexableObject"] for row in rows.items())
-    ids = (one["handle"].word_or_none() or one["uuid"].word_or_none() for one in members)
-    message = f"{asked} is a {body['type'].text()[:40]}, not an item"
-    raise FilesetPlatformScopeError(message, members=[one for one in ids if one])
+    ids = [one["handle"].word_or_none() or one["uuid"].word_or_none() for one in members]
+    raise FilesetPlatformScopeError(f"{asked} is a {body['type'].text()[:40]}, not an item", members=ids)
 
 
 def _old_files(body: Field, rest: str) -> list[FilesetManifestFile]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from archec.fileset.checksums import checksums
@@ -12,7 +12,6 @@ from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     AnyRequest,
     FilesetPlatformHelper,
-    PlatformAnswer,
     Question,
     Questions,
     check_known,
@@ -26,17 +25,12 @@ from archec.fileset.status import (
     EmptyManifest,
     FilesetPlatformScopeError,
     PlatformError,
-    PlatformNotFound,
     PlatformRestrictedError,
     Status,
 )
 
 _NUMBER = r"[0-9]{3,}"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_ARTICLE = re.compile(
-    rf"/(?:articles|datasets|ndownloader/articles)/(?:.*/)?({_NUMBER}|{_UUID})(?:/(?:versions/)?([0-9]+))?/?$"
-)
-_COLLECTION = re.compile(rf"/collections/(?:.*/)?({_NUMBER}|{_UUID})(?:/[0-9]+)?/?$")
 
 
 class FigshareHelper(FilesetPlatformHelper):
@@ -45,14 +39,12 @@ class FigshareHelper(FilesetPlatformHelper):
     name = "figshare"
     hosts: ClassVar[tuple[str, ...]] = ("figshare.com", "*.figshare.com")
     api = "https://api.figshare.com/v2"
-    rate = "60/min"
     pages = ("/articles/{work}", "/articles/{work}/{version}")
     secret_header = ("Authorization", "token {}")
-
-    def matches(self, url: str) -> bool:
-        """Matches articles and collections."""
-        path = path_of(url)
-        return _ARTICLE.search(path) is not None or _COLLECTION.search(path) is not None
+    pattern = re.compile(
+        rf"/(?:articles|datasets|ndownloader/articles)/(?:.*/)?({_NUMBER}|{_UUID})(?:/(?:versions/)?([0-9]+))?/?$"
+    )
+    collections = re.compile(rf"/collections/(?:.*/)?({_NUMBER}|{_UUID})(?:/[0-9]+)?/?$")
 
     def match_request(
         self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
@@ -69,19 +61,15 @@ class FigshareHelper(FilesetPlatformHelper):
         is_page = resource is not None and self.matches(resource.terminal_url)
         return resource.terminal_url if resource is not None and is_page else request.base_url
 
-    def id_in(self, url: str) -> str:
-        """The id of the article."""
-        found = _ARTICLE.search(path_of(url))
-        return found[1] if found is not None else ""
-
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the version of an article in the URL, or for its newest version."""
         url = self.url_of(request, resource)
         path, base = path_of(url), self.base(url)
-        found = _ARTICLE.search(path)
-        if found is None:
-            yield from self._collection(path, base)
-            raise PlatformNotFound(f"{url[:300]}: is not an article")
+        if not self.id_in(url) and (collection := self.collections.search(path)):
+            answer = yield Question(f"{base}/collections/{quoted(collection[1])}/articles?page_size=100")
+            members = [one["id"].word() for one in answer.json().items()]
+            raise FilesetPlatformScopeError(f"{collection[1]} is a collection, not an article", members=members)
+        found = self.named_in(url)
         asked, version = found[1], found[2]
         answer = yield Question(f"{base}/articles/{asked}" + (f"/versions/{version}" if version else ""))
         article = answer.json()
@@ -98,13 +86,6 @@ class FigshareHelper(FilesetPlatformHelper):
             published=article["published_date"].tist(),
             work_doi=re.sub(r"\.v[0-9]+$", "", article["doi"].text_or_none() or ""),
         )  # fmt: skip
-
-    def _collection(self, path: str, base: str) -> Generator[Question, PlatformAnswer, None]:
-        found = _COLLECTION.search(path)
-        if found is not None:
-            answer = yield Question(f"{base}/collections/{quoted(found[1])}/articles?page_size=100")
-            members = [one["id"].word() for one in answer.json().items()]
-            raise FilesetPlatformScopeError(f"{found[1]} is a collection, not an article", members=members)
 
 
 class FourTuHelper(FigshareHelper):

@@ -30,7 +30,6 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
 
     name = "openicpsr"
     hosts = ("www.openicpsr.org", "openicpsr.org", "deposit.icpsr.umich.edu")
-    api = ""
     secret_header = ("Cookie", "{}")
     pages = ("/openicpsr/project/{work}/version/V1/view", "/openicpsr/project/{work}/version/{version}/view")
     pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")

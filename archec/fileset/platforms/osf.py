@@ -19,19 +19,16 @@ from archec.fileset.platforms.base import (
     download_url,
     manifest_file,
     paged_files,
-    path_of,
     same_origin,
 )
 from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
     PlatformGone,
-    PlatformNotFound,
     PlatformRestrictedError,
 )
 
-_NODE = re.compile(r"/(?:v2/(?:nodes|registrations)/)?([a-z0-9]{5,8})(?:_v[0-9]+)?(?:/.*)?$")
-_NO_NODE = frozenset({"login", "register", "search", "explore", "support", "download", "meetings", "dashboard"})
+_NO_NODE = "login|register|search|explore|support|download|meetings|dashboard"
 _MOST_FOLDERS = 5000
 
 
@@ -43,24 +40,14 @@ class OsfHelper(FilesetPlatformHelper):
     api = "https://api.osf.io/v2"
     rate = "100/h"
     pages = ("/{work}/", "/{work}/")
-
-    def matches(self, url: str) -> bool:
-        """Matches projects and registrations, by the short id in their URLs."""
-        found = _NODE.match(path_of(url))
-        return found is not None and found[1] not in _NO_NODE
-
-    def id_in(self, url: str) -> str:
-        """The short id."""
-        found = _NODE.match(path_of(url))
-        return found[1] if found is not None else ""
+    pattern = re.compile(
+        rf"\A/(?:v2/(?:nodes|registrations)/)?(?!(?:{_NO_NODE})(?:[_/]|$))([a-z0-9]{{5,8}})(?:_v[0-9]+)?(?:/.*)?$"
+    )
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the node, then for its components, then for its directories page by page."""
         url = self.url_of(request, resource)
-        asked, base = self.id_in(url), self.base(url)
-        if not asked:
-            raise PlatformNotFound(f"{url[:300]}: is not a project")
-        kind = "nodes"
+        asked, base, kind = self.named_in(url)[1], self.base(url), "nodes"
         answer = yield Question(f"{base}/nodes/{asked}/")
         if answer.status == 404:
             kind = "registrations"

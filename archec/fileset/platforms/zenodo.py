@@ -6,7 +6,7 @@ its kind; since then ``key``, ``size`` and ``links.self``. InvenioRDM's own form
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -15,7 +15,6 @@ from archec.fileset.fields import Field, tist_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
-    PlatformAnswer,
     Question,
     Questions,
     check_count,
@@ -38,9 +37,6 @@ from archec.fileset.status import (
     PlatformRestrictedError,
 )
 
-_RECORD = re.compile(r"/(?:api/)?records?/([A-Za-z0-9-]+)(?:/|$)")
-_DOI = re.compile(r"/doi/10\.[0-9]+/[a-z]+\.([0-9]+)/?$")
-_COMMUNITY = re.compile(r"/communities/([^/]+)")
 _NAMED_RECORD = re.compile(r"/api/records/([^/]+)/")
 
 
@@ -50,25 +46,18 @@ class InvenioHelper(FilesetPlatformHelper):
     name = "inveniordm"
     api = "/api"
     pages = ("/records/{work}", "/records/{version}")
-
-    def matches(self, url: str) -> bool:
-        """Matches records, DOIs and communities."""
-        path = path_of(url)
-        return any(pattern.search(path) for pattern in (_RECORD, _DOI, _COMMUNITY))
-
-    def id_in(self, url: str) -> str:
-        """The id of the record."""
-        found = _RECORD.search(path_of(url)) or _DOI.search(path_of(url))
-        return found[1] if found is not None else ""
+    pattern = re.compile(r"/(?:api/)?records?/([A-Za-z0-9-]+)(?:/|$)|/doi/10\.[0-9]+/[a-z]+\.([0-9]+)/?$")
+    collections = re.compile(r"/communities/([^/]+)")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for a record, and for its files if the record does not list them."""
         url = self.url_of(request, resource)
-        path, base = path_of(url), self.base(url)
-        asked = self.id_in(url)
-        if not asked:
-            yield from self._community(path, base)
-            raise PlatformNotFound(f"{url[:300]}: is not a record")
+        base, asked = self.base(url), self.id_in(url)
+        if not asked and (community := self.collections.search(path_of(url))):
+            answer = yield Question(f"{base}/records?communities={quoted(community[1])}&size=25")
+            members = [hit["id"].word() for hit in answer.json()["hits"]["hits"].items()]
+            raise FilesetPlatformScopeError(f"{community[1]} is a community, not a record", members=members)
+        self.named_in(url)
         answer = yield Question(f"{base}/records/{quoted(asked)}")
         record = _single(answer.json())
         known = record["id"].word()
@@ -104,20 +93,12 @@ class InvenioHelper(FilesetPlatformHelper):
             ),
         )  # fmt: skip
 
-    def _community(self, path: str, base: str) -> Generator[Question, PlatformAnswer, None]:
-        found = _COMMUNITY.search(path)
-        if found is not None:
-            answer = yield Question(f"{base}/records?communities={quoted(found[1])}&size=25")
-            members = [hit["id"].word() for hit in answer.json()["hits"]["hits"].items()]
-            raise FilesetPlatformScopeError(f"{found[1]} is a community, not a record", members=members)
-
 
 class ZenodoHelper(InvenioHelper):
     """zenodo.org."""
 
     name = "zenodo"
     hosts: ClassVar[tuple[str, ...]] = ("zenodo.org", "www.zenodo.org", "sandbox.zenodo.org")
-    api = "/api"
 
 
 class B2shareHelper(InvenioHelper):
