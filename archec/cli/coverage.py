@@ -14,7 +14,7 @@ from archec.archive.opening import Archive
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.export.units import Selection, selection
 from archec.progress import SILENT, Meter
-from archec.report.coverage import CoverageRow, coverage_of_all, coverage_of_filesets
+from archec.report.coverage import COLUMNS, CoverageRow, coverage_of_all, coverage_of_filesets
 from archec.report.coverage import coverage as coverage_of
 from archec.terminal.output import LineWriter, note, shown, terminal_width
 from archec.terminal.progress import meter_for
@@ -22,11 +22,7 @@ from archec.tist import iso
 
 _NAME = 24
 _DISPENSABLE = ("last_seen", "other", "bad_urls", "forbidden", "gone", "never", "unreachable", "lost", "files", "held")
-_COLUMNS = (
-    ("works", "works"), ("w. a file", "with_file"), ("files", "files"), ("held", "held"), ("PDFs", "pdfs"),
-    ("lost", "lost"), ("gone", "gone"), ("unreachable", "unreachable"), ("forbidden", "forbidden"),
-    ("never tried", "never"), ("bad URL", "bad_urls"), ("other", "other"), ("last seen ", "last_seen"),
-)  # fmt: skip
+_COLUMNS = (*COLUMNS, ("last seen ", "last_seen"))
 
 
 @click.command()

@@ -91,20 +91,21 @@ def _reporter(as_json: bool) -> OnNotExported:
 
 
 def _lines(summary: ExportSummary) -> list[str]:
-    done = "To be exported" if summary.dry else "Exported"
+    done = "To be exported" if summary.dry_run else "Exported"
     total = sum(summary.records.values())
     head = (
         f"{done} to {summary.vault}: {counted(total, 'record')} of {summary.changed:,} series, "
-        f"{human_size(summary.payload)}; {counted(summary.existing, 'existing record')}; "
+        f"{human_size(summary.payload_bytes)}; {counted(summary.existing, 'existing record')}; "
         f"{human_duration(summary.seconds)}."
     )
     lines = [head, *(f"  {kind}: {count:,}" for kind, count in sorted(summary.records.items()))]
     if summary.files:
-        lines.append(f"  WARC files: {summary.files:,} new, {human_size(summary.written)}")
+        lines.append(f"  WARC files: {summary.files:,} new, {human_size(summary.warc_bytes)}")
     if summary.faults:
         lines.append(f"  WRONG in the vault: {counted(summary.faults, 'file')}")
     if summary.failed:
         codes = ", ".join(f"{count:,} {code}" for code, count in sorted(summary.by_code.items()))
-        more = f", {summary.unnamed:,} more not named" if summary.unnamed else ""
+        unnamed = summary.failed - summary.by_code.total()
+        more = f", {unnamed:,} more not named" if unnamed else ""
         lines.append(f"  NOT exported: {codes}{more}: run archec verify")
     return lines

@@ -17,7 +17,7 @@ from archec.export.units import selection
 from archec.report import lost as losses
 from archec.report.lost import Lost, LostQuery, NamingWork, Returned
 from archec.terminal.output import LineWriter, note
-from archec.tist import iso
+from archec.tist import MAX_TIST, iso
 from archec.units import human_duration
 
 _NAMES = {"tobi": "template", "fobi": "file", "fileset": "data set"}
@@ -26,7 +26,9 @@ _NAMES = {"tobi": "template", "fobi": "file", "fileset": "data set"}
 @click.command()
 @click.option("--kind", type=click.Choice(KINDS), help="Only templates, files, or filesets.")
 @click.option("--since", type=DATE, default=0, help="Only losses (with --returned: returns) at this time or later.")
-@click.option("--until", type=DATE, help="Only losses (with --returned: returns) before this time.")
+@click.option(
+    "--until", type=DATE, default=MAX_TIST + 1, help="Only losses (with --returned: returns) before this time."
+)
 @click.option(
     "--for", "at_least", type=DURATION, default=0, help="Only what is, or was, lost for at least this time, e.g. 7d."
 )
@@ -38,7 +40,7 @@ _NAMES = {"tobi": "template", "fobi": "file", "fileset": "data set"}
 def lost(
     kind: Kind | None,
     since: int,
-    until: int | None,
+    until: int,
     at_least: float,
     archive: str | None,
     reason: str,
@@ -54,17 +56,10 @@ def lost(
     Example: archec lost --kind fobi --since 2026-01-01
     """
     wanted = selection(archive, None)
-    query = LostQuery(
-        int(time.time()),
-        (kind,) if kind is not None else KINDS,
-        since,
-        until,
-        at_least,
-        wanted.archive,
-        reason,
-    )
-    if query.until is not None and query.until < query.since:
-        raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --until must be later than --since")
+    if until < since:
+        raise UsageError(f"{iso(until)} is before {iso(since)}: --until must be later than --since")
+    kinds = (kind,) if kind is not None else KINDS
+    query = LostQuery(int(time.time()), kinds, since, until, at_least, wanted.archive, reason)
     with opened(config_file) as opened_archive:
         warn_if_unknown(opened_archive.catalogue, wanted)
         lines = LineWriter()

@@ -123,8 +123,8 @@ def _inclusion(proof: Inclusion, path: Path, content: Path | None, keys: Sequenc
     change = proof.change
     put = {str(tist): sha256 for tist, sha256 in change.put.items()}
     value: dict[str, Any] = {
-        "proves": "inclusion", "id": change.id, "kind": change.kind, "put": put, "index": proof.entry.index,
-        "line": proof.entry.line.decode("utf-8", "replace"), "seal": _about(proof.sealed, keys, path),
+        "proves": "inclusion", "id": change.id, "kind": change.kind, "put": put, "index": proof.index,
+        "line": proof.line.decode("utf-8", "replace"), "seal": _about(proof.sealed, keys, path),
     }  # fmt: skip
     if content is not None:
         sha256 = digests_of(content).sha256

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -129,8 +129,3 @@ class _Slice(io.RawIOBase):
         self._left -= len(data)
         buffer[: len(data)] = data
         return len(data)
-
-
-def vault_units(vault: Vault, units: Iterable[Unit]) -> Iterator[Unit]:
-    """Those of the units that have an index."""
-    return (unit for unit in units if vault.index_path(unit).exists())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from itertools import islice
@@ -63,13 +63,11 @@ class Unchanged(NamedTuple):
 
 
 class Visits:
-    """Looks up visits in a file of :func:`collect_visits`. A context manager."""
+    """Looks up visits in a file of :func:`collect_visits`."""
 
     def __init__(self, path: Path) -> None:
-        with storage_errors(path):
-            self._file = open(path, "rb")  # noqa: SIM115 - closed with this object
-            size = path.stat().st_size
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        with storage_errors(path), open(path, "rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
 
     def of(self, url: str) -> Iterator[Unchanged]:
         """The visits to a URL, oldest first."""
@@ -82,18 +80,6 @@ class Visits:
             target = line[29:45].decode()
             tls = line[45:-1].decode().rstrip()
             yield Unchanged(int(line[16:28]), line[28:29] == b"m", "" if target == _NO_TARGET else target, tls)
-
-    def close(self) -> None:
-        """Closes the file."""
-        if isinstance(self._map, mmap.mmap):
-            self._map.close()
-        self._file.close()
-
-    def __enter__(self) -> Visits:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def collect_visits(
@@ -145,9 +131,11 @@ def collect(
     evidence = cache(partial(evidence_of, catalogue))
     with SortedLines(folder) as mentioned:
         for obi in catalogue.all("fileset") if unit == FILESETS else tobis_of(catalogue, unit):
-            for seen in (*noted(obi, since), *losses(obi, since, evidence)):
+            noted = (seen for seen in states(obi) if seen.tist >= since)
+            for seen in (*noted, *losses(obi, since, evidence)):
                 into.add(line_of(seen))
-            for url in _files_of(layout, obi) if unit == FILESETS else _mentioned(obi):
+            mentions = (refipo.url for version in obi.versions.values() for refipo in version.refs)
+            for url in _files_of(layout, obi) if unit == FILESETS else mentions:
                 mentioned.add(url.encode("utf-8", "surrogatepass"))
         for ingest in catalogue.ingests() if unit == FILESETS else ():
             for url in filter(None, (ingest.landing, *ingest.answers)):
@@ -161,16 +149,6 @@ def collect(
         if targets.empty:
             break
     targets.close()
-
-
-def noted(obi: Obi, since: int) -> Iterator[Observation]:
-    """The states of a template or a fileset from ``since`` on."""
-    return (seen for seen in states(obi) if seen.tist >= since)
-
-
-def _mentioned(tobi: Obi) -> Iterator[str]:
-    """The files that a template mentions or ever mentioned."""
-    return (refipo.url for version in tobi.versions.values() for refipo in version.refs)
 
 
 class _File(msgspec.Struct):
@@ -267,7 +245,8 @@ def _round(
 ) -> SortedLines:
     """Adds the observations of these URLs to ``into``. Returns their redirect targets that are not in ``known``."""
     targets = SortedLines(folder)
-    for chunk in _chunks(url.decode("utf-8", "surrogatepass") for url in urls):
+    rest = (url.decode("utf-8", "surrogatepass") for url in urls)
+    while chunk := list(islice(rest, _CHUNK)):
         for fobi in catalogue.obis("fobi", chunk).values():
             for seen in (*of_fobi(fobi, visits, since), *losses(fobi, since, evidence)):
                 into.add(line_of(seen))
@@ -280,11 +259,6 @@ def _round(
                             known.add(key)
                         targets.add(target)
     return targets
-
-
-def _chunks(items: Iterator[str]) -> Iterator[Sequence[str]]:
-    while chunk := list(islice(items, _CHUNK)):
-        yield chunk
 
 
 def _same_way(noted: Observation, visit: Unchanged) -> bool:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from archec.archive.opening import Archive, scratch_folder
-from archec.catalogue.interface import Catalogue
-from archec.config import Config
-from archec.export.checking import VaultFault, read_unit, vault_units
+from archec.export.checking import VaultFault, read_unit
 from archec.export.observations import collect_visits
 from archec.export.units import Selection, Unit, units
 from archec.export.vault import open_vault, sweep
@@ -51,57 +49,39 @@ class ExportRequest:
 
 @dataclass(slots=True)
 class ExportSummary:
-    """The result of an export."""
+    """The result of an export; docs/export.md says what the fields mean."""
 
     vault: str
-    dry: bool
-    units: int = 0
+    dry_run: bool
+    series: int = 0
     changed: int = 0
     records: Counter[str] = field(default_factory=Counter)
     existing: int = 0
-    payload: int = 0
-    written: int = 0
+    payload_bytes: int = 0
+    warc_bytes: int = 0
     files: int = 0
+    failed: int = 0
     by_code: Counter[str] = field(default_factory=Counter)
-    unnamed: int = 0
     faults: int = 0
     seconds: float = 0.0
 
-    @property
-    def failed(self) -> int:
-        """Number of observations that were not exported because their bytes are missing or wrong."""
-        return self.by_code.total() + self.unnamed
-
     def add(self, result: UnitResult) -> None:
         """Counts a unit."""
-        self.units += 1
+        self.series += 1
         self.changed += bool(result.records)
         self.records.update(result.records)
         self.existing += result.existing
-        self.payload += result.payload
-        self.written += result.written
+        self.payload_bytes += result.payload
+        self.warc_bytes += result.written
         self.files += len(result.files)
+        self.failed += result.failed
         self.by_code.update(failed.code for failed in result.named)
-        self.unnamed += result.failed - len(result.named)
         self.faults += len(result.faults)
 
     def as_value(self) -> dict[str, object]:
-        """As JSON, with the keys of docs/export.md."""
-        return {
-            "vault": self.vault,
-            "dry_run": self.dry,
-            "series": self.units,
-            "changed": self.changed,
-            "records": dict(sorted(self.records.items())),
-            "existing": self.existing,
-            "payload_bytes": self.payload,
-            "warc_bytes": self.written,
-            "files": self.files,
-            "failed": self.failed,
-            "by_code": dict(sorted(self.by_code.items())),
-            "faults": self.faults,
-            "seconds": round(self.seconds, 3),
-        }
+        """As JSON."""
+        counts = {"records": dict(sorted(self.records.items())), "by_code": dict(sorted(self.by_code.items()))}
+        return asdict(self) | counts | {"seconds": round(self.seconds, 3)}
 
 
 def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: OnNotExported) -> ExportSummary:
@@ -128,7 +108,16 @@ def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: 
             request.since, position.stamp or position.run, request.dry, request.max_bytes,
         )  # fmt: skip
         try:
-            _export_units(config, archive.catalogue, plan, request.wanted, summary, meter, report)
+            meter.phase("exporting series", None)
+            with closing(_exported(archive, plan, request.wanted)) as results:
+                for result in results:
+                    summary.add(result)
+                    for fault in result.faults:
+                        report(fault)
+                    for failed in result.named:
+                        report(failed)
+                    total = f"{summary.records.total():,} records, {human_size(summary.payload_bytes)}"
+                    meter.at(summary.series, total)
         except BaseException:
             if not request.dry:
                 sweep(vault)
@@ -160,7 +149,9 @@ def verify_vault(
     began, done = time.monotonic(), VaultCheck(str(folder))
     vault = open_vault(folder, archive.layout, dry=True)
     meter.phase("reading records", None)
-    for unit in vault_units(vault, units(archive.catalogue, wanted)):
+    for unit in units(archive.catalogue, wanted):
+        if not vault.index_path(unit).exists():
+            continue
         done.series += 1
         for size, fault in read_unit(vault, unit):
             done.records += bool(size)
@@ -173,36 +164,18 @@ def verify_vault(
     return done
 
 
-def _export_units(
-    config: Config,
-    catalogue: Catalogue,
-    plan: ExportPlan,
-    wanted: Selection,
-    summary: ExportSummary,
-    meter: Meter,
-    report: OnNotExported,
-) -> None:
-    meter.phase("exporting series", None)
-
-    def take(result: UnitResult) -> None:
-        summary.add(result)
-        for fault in result.faults:
-            report(fault)
-        for failed in result.named:
-            report(failed)
-        meter.at(summary.units, f"{sum(summary.records.values()):,} records, {human_size(summary.payload)}")
-
-    counts = catalogue.counts()
-    small = counts.tobis_held + counts.tobis_lost + counts.fobis_held < _SMALL
-    workers = config.processes
+def _exported(archive: Archive, plan: ExportPlan, wanted: Selection) -> Generator[UnitResult, None, None]:
+    """The results of exporting the units, as they come."""
+    counts, workers = archive.catalogue.counts(), archive.config.processes
+    small = workers == 1 or counts.tobis_held + counts.tobis_lost + counts.fobis_held < _SMALL
     pool: Pool[Unit, UnitResult] = Pool(
         "archec.export.writing:unit_exporter", [plan], UnitResult,
-        workers=workers, here=unit_exporter(plan), inline=_EVERYTHING if small or workers == 1 else 0, prefetch=0,
+        workers=workers, here=unit_exporter(plan), inline=_EVERYTHING if small else 0, prefetch=0,
     )  # fmt: skip
     with pool:
-        for unit in units(catalogue, wanted):
+        for unit in units(archive.catalogue, wanted):
             pool.submit(unit)
             for done in pool.results(at_most=_AHEAD * workers):
-                take(done.result(_HINT))
+                yield done.result(_HINT)
         for done in pool.results(at_most=0):
-            take(done.result(_HINT))
+            yield done.result(_HINT)

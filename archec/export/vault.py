@@ -144,13 +144,6 @@ class TempFile:
             os.close(self._directory)
 
 
-class Member(NamedTuple):
-    """The gzip member of a record in a file: offset and length in bytes."""
-
-    offset: int
-    length: int
-
-
 class WarcFile:
     """A WARC file that is being written: complete records only, each a gzip member."""
 
@@ -163,8 +156,9 @@ class WarcFile:
     def size(self) -> int:
         return self.temp.size
 
-    def write(self, record: ArcWarcRecord) -> Member:
-        """Adds a record and closes its stream. If that fails, nothing of the record is left in the file."""
+    def write(self, record: ArcWarcRecord) -> tuple[int, int]:
+        """Adds a record and closes its stream; returns offset and length of its gzip member. If that fails, nothing of
+        the record is left in the file."""
         start = self.temp.size
         try:
             hit("export.mid-record")
@@ -174,7 +168,7 @@ class WarcFile:
             raise
         finally:
             record.raw_stream.close()
-        return Member(start, self.temp.size - start)
+        return start, self.temp.size - start
 
 
 def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:

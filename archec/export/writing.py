@@ -20,7 +20,7 @@ from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
 from archec.export.checking import Extents, VaultFault
 from archec.export.observations import Visits, collect, observation_of
 from archec.export.units import Unit
-from archec.export.vault import Member, TempFile, Vault, WarcFile
+from archec.export.vault import TempFile, Vault, WarcFile
 from archec.store.durable import Disk, fsync_dir, storage_errors
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
@@ -96,7 +96,7 @@ def unit_exporter(plan: ExportPlan) -> Callable[[Unit], UnitResult]:
     def export(unit: Unit) -> UnitResult:
         with ExitStack() as stack:
             catalogue = stack.enter_context(open_catalogue(plan.url, base=plan.base, read_only=True))
-            visits = stack.enter_context(Visits(plan.visits)) if plan.visits is not None else None
+            visits = Visits(plan.visits) if plan.visits is not None else None
             wanted = stack.enter_context(SortedLines(plan.scratch))
             collect(catalogue, plan.layout, unit, visits, plan.since, plan.scratch, wanted)
             return _UnitExport(plan, unit).run(wanted)
@@ -174,15 +174,15 @@ class _UnitExport:
             return
         if written is None:
             return
-        member, digest = written
+        (offset, length), digest = written
         result.records[seen.kind] = result.records.get(seen.kind, 0) + 1
         if seen.kind != "revisit":
             self._digests[_uri(prefix)] = digest
         filename = self._vault.filename(self._warcs[-1].temp.path)
-        self._to_index(index_line(prefix, seen, digest, member.offset, member.length, filename))
+        self._to_index(index_line(prefix, seen, digest, offset, length, filename))
 
-    def _write(self, prefix: bytes, seen: Observation) -> tuple[Member, str] | None:
-        """Writes the record of an observation; returns its member and payload digest. None for a revisit of a state
+    def _write(self, prefix: bytes, seen: Observation) -> tuple[tuple[int, int], str] | None:
+        """Writes the record of an observation; returns its place and payload digest. None for a revisit of a state
         that could not be exported."""
         if seen.kind == "revisit":
             digest = self._digests.get(_uri(prefix), "")

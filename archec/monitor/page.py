@@ -20,7 +20,7 @@ from archec.monitor.plots import KINDS, Series, coverage_plot, growth_plot, host
 from archec.monitor.runs import SHOWN, RunView
 from archec.monitor.status import HeldBack
 from archec.report.changes import Incident
-from archec.report.coverage import CoverageRow
+from archec.report.coverage import COLUMNS, CoverageRow
 from archec.tist import iso
 from archec.units import human_duration, human_size
 
@@ -29,11 +29,6 @@ _RIGHT = ' class="n"'
 _HYPHENED = re.compile(r"[^\s/]{1,30}-[^\s/]{1,30}")
 _WHOLE = r'<span class="w">\g<0></span>'
 _MOST_BARS = 30
-_COVERAGE = (
-    ("works", "works"), ("with a file", "with_file"), ("files", "files"), ("held", "held"), ("PDFs", "pdfs"),
-    ("lost", "lost"), ("gone", "gone"), ("unreachable", "unreachable"), ("forbidden", "forbidden"),
-    ("never tried", "never"), ("bad URL", "bad_urls"), ("other", "other"),
-)  # fmt: skip
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
@@ -141,8 +136,8 @@ def _sections(account: Account) -> Iterator[str]:
         rows_of.append(("filesets", account.filesets))
     if rows_of:
         yield _table(
-            ("archive", *(label for label, _ in _COVERAGE)),
-            ((name, *(getattr(row, field) for _, field in _COVERAGE)) for name, row in rows_of),
+            ("archive", *(label for label, _ in COLUMNS)),
+            ((name, *(getattr(row, field) for _, field in COLUMNS)) for name, row in rows_of),
         )
     else:
         yield "<p>No works are held.</p>"

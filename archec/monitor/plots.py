@@ -9,19 +9,18 @@ import io
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from archec.archive.report import FAULTS, HostFigures
 from archec.catalogue.interface import Catalogue
 from archec.errors import ConfigError
 from archec.monitor.runs import RunView
 from archec.progress import SILENT, Meter
-from archec.report.coverage import CoverageRow, coverage, total
+from archec.report.coverage import CoverageRow, coverage
 from archec.tist import MAX_TIST
 from archec.units import human_size
 
@@ -93,8 +92,7 @@ class Series:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _PlottedRun:
+class _PlottedRun(NamedTuple):
     run: int
     data_set: int
     tobis: dict[str, int]
@@ -106,15 +104,9 @@ class _PlottedRun:
 def series_of(views: Iterable[RunView]) -> Series:
     """The series of runs, which are given newest first. Only a few hundred bytes are kept per run."""
     runs = [
-        _PlottedRun(
-            view.run,
-            view.data_set,
-            _incidences(view.figures.tobis),
-            _incidences(view.figures.fobis),
-            view.figures.stored_bytes,
-            view.figures.totals,
-        )
+        _PlottedRun(view.run, view.data_set, _incidences(of.tobis), _incidences(of.fobis), of.stored_bytes, of.totals)
         for view in views
+        for of in (view.figures,)
     ]
     runs.reverse()
     return Series(_bins(runs), _growth(runs))
@@ -122,15 +114,10 @@ def series_of(views: Iterable[RunView]) -> Series:
 
 def coverage_by_archive(catalogue: Catalogue, meter: Meter = SILENT) -> list[CoverageRow]:
     """The coverage of each archive, sorted by decreasing number of works."""
-    archives: dict[str, list[CoverageRow]] = {}
+    archives: dict[str, CoverageRow] = {}
     for row in coverage(catalogue, meter=meter):
-        known = archives.get(row.archive)
-        archives[row.archive] = [total([*known, row]) if known else row]
-    found = []
-    for code, (row,) in archives.items():
-        row.archive, row.series = code, ""
-        found.append(row)
-    return sorted(found, key=lambda row: (-row.works, row.archive))
+        archives.setdefault(row.archive, CoverageRow(row.archive, "")).add(row)
+    return sorted(archives.values(), key=lambda row: (-row.works, row.archive))
 
 
 def _incidences(counts: dict[str, int]) -> dict[str, int]:
@@ -311,10 +298,11 @@ def _stacked(axes: Axes, names: Sequence[str], parts: Sequence[tuple[str, str, l
 
 def _svg(draw: Callable[[Sequence[Axes]], None], prefix: str, *, rows: int = 1, height: float) -> str:
     """One plot as SVG; its ids begin with ``prefix``, so that a page can contain several plots."""
+    from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    with _settings():
+    with rc_context(_SETTINGS):  # type: ignore[arg-type]
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
         draw([figure.add_subplot(rows, 1, n + 1) for n in range(rows)])
@@ -322,14 +310,6 @@ def _svg(draw: Callable[[Sequence[Axes]], None], prefix: str, *, rows: int = 1, 
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     picture = out.getvalue()
     return _ID.sub(rf"\g<1>{prefix}-", picture[picture.index("<svg") :])
-
-
-@contextmanager
-def _settings() -> Iterator[None]:
-    import matplotlib
-
-    with matplotlib.rc_context(_SETTINGS):  # type: ignore[arg-type]
-        yield
 
 
 def _days(tist: int) -> float:

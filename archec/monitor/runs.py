@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import structs, to_builtins
 
@@ -23,7 +23,6 @@ from archec.store.layout import Layout
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso, parse_when
 
-Shown = Literal["running", "done", "held-back", "budget", "network-down", "interrupted", "damaged", "failed"]
 SHOWN: dict[str, str] = {
     "running": "active",
     "done": "finished",
@@ -36,10 +35,8 @@ SHOWN: dict[str, str] = {
 }
 """The states of a run: the same in lists, in its report and in the machine-readable line."""
 
-_FINAL: dict[str, Shown] = {
-    "done": "done", "held-back": "held-back", "budget": "budget", "network-down": "network-down", "damaged": "damaged",
-    "failed": "failed",
-}  # fmt: skip
+_FINAL = SHOWN.keys() - {"running", "interrupted"}
+"""The states of runs that have ended; others may be recorded before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class RunView:
     ``data_set_retracted`` why its data set does not."""
 
     run: int
-    state: Shown
+    state: str
     recorded: str
     data_set: int
     kind: str
@@ -184,7 +181,7 @@ def _as_of_now(view: RunView, waiting: dict[tuple[Kind, int], dict[str, int]]) -
     )
     left = {**files, **templates}
     tobis = {**view.figures.tobis, "held_back": sum(templates.values())}
-    state: Shown = "done" if view.state == "held-back" and not left else view.state
+    state = "done" if view.state == "held-back" and not left else view.state
     return replace(view, state=state, report=structs.replace(view.figures, held_back=left, tobis=tobis))
 
 
@@ -202,12 +199,14 @@ def _stopped(layout: Layout, view: RunView) -> RunView:
 
 
 def _view(run: Run) -> RunView:
-    view = RunView(
-        run.tist, "interrupted", run.state, run.data_set, run.kind, run.form, run.source, _options(run.options),
-        _report(run.report), retracted=run.retracted,
-    )  # fmt: skip
+    report = _report(run.report)
     # A run that failed and was not resumed is recorded as interrupted, with its message.
-    return replace(view, state=_FINAL.get(run.state, "failed" if view.message else "interrupted"))
+    stopped = "failed" if report is not None and report.message else "interrupted"
+    state = run.state if run.state in _FINAL else stopped
+    return RunView(
+        run.tist, state, run.state, run.data_set, run.kind, run.form, run.source, _options(run.options), report,
+        retracted=run.retracted,
+    )  # fmt: skip
 
 
 def _options(text: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from archec.archive.opening import Archive, scratch_folder
 from archec.archive.recovery import LastRun, follow_until, last_run, rebuild
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, end_run
-from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import Fork, Link, RunStart, encode
@@ -55,7 +54,9 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
             # Declared before the catalogue is emptied, because only the catalogue knows the lost batch.
             journal.append([encode(start), encode(fork)], run)
             rebuild(layout, catalogue, meter=meter)
-            _end_run(layout, journal, catalogue, run, reason)
+            with Writer(layout) as writer:
+                report = Report(run, 0, "none", "", state="done", message=reason)
+                end_run(catalogue, Committer(writer, journal, catalogue, run=run), report)
         return fork
 
 
@@ -97,9 +98,3 @@ def _close(config: Config, layout: Layout, last: LastRun) -> None:
     ):
         follow_until(layout, scratch, Position(last.journal.tist, 1 << 60))
         close_interrupted_run(Archive(config, layout, scratch), last)
-
-
-def _end_run(layout: Layout, journal: JournalWriter, catalogue: Catalogue, run: int, reason: str) -> None:
-    report = Report(run, 0, "none", "", state="done", message=reason)
-    with Writer(layout) as writer:
-        end_run(catalogue, Committer(writer, journal, catalogue, run=run), report)

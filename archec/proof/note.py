@@ -95,6 +95,17 @@ def from_base64(text: str) -> bytes:
     return data
 
 
+def hash_from(text: str, what: str) -> bytes:
+    """The 32 bytes of a hash in base64. Raises ValueError, which says that it is not ``what``."""
+    try:
+        found = from_base64(text)
+    except ValueError:
+        found = b""
+    if len(found) != 32:
+        raise ValueError(f"{text[:80]!r} is not a {what}")
+    return found
+
+
 def new_key(name: str) -> SigningKey:
     """Creates a key. Raises UsageError for a name that is not allowed in a note."""
     if not _NAME.fullmatch(name):

@@ -29,7 +29,7 @@ from archec.proof.merkle import (
     inclusion_ranges,
     leaf_hash,
 )
-from archec.proof.note import from_base64
+from archec.proof.note import from_base64, hash_from
 from archec.proof.seal import Seal, SealFile, parse_seal
 from archec.store.layout import Layout
 from archec.tist import iso
@@ -39,35 +39,29 @@ CONSISTENCY = "archec-consistency@v1"
 _INDEX = re.compile(r"index (0|[1-9][0-9]{0,17})")
 
 
-class Entry(NamedTuple):
-    """A line of a journal, and its index among all lines of all journals."""
+class Inclusion(NamedTuple):
+    """A proof that a journal's line is among those that were sealed; ``index`` counts all lines of all journals."""
 
     line: bytes
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed
-
-
-class Inclusion(NamedTuple):
-    """A proof that a journal's line is among those that were sealed."""
-
-    entry: Entry
     hashes: tuple[bytes, ...]
     sealed: SealFile
 
     def __str__(self) -> str:
         hashes = "".join(f"{base64.b64encode(one).decode()}\n" for one in self.hashes)
-        line = base64.b64encode(self.entry.line).decode()
-        return f"{INCLUSION}\nextra {line}\nindex {self.entry.index}\n{hashes}\n{self.sealed.note}"
+        line = base64.b64encode(self.line).decode()
+        return f"{INCLUSION}\nextra {line}\nindex {self.index}\n{hashes}\n{self.sealed.note}"
 
     @property
     def holds(self) -> bool:
         """Whether the hashes prove it; signatures are not checked."""
         seal = self.sealed.seal
-        return includes(self.entry.index, seal.size, leaf_hash(self.entry.line), self.hashes, seal.root)
+        return includes(self.index, seal.size, leaf_hash(self.line), self.hashes, seal.root)
 
     @property
     def change(self) -> ObiChange:
         """The record in the line. Raises :class:`CorruptArchive` if it is not about an obi."""
-        record = decode(self.entry.line, "the line that is proved")
+        record = decode(self.line, "the line that is proved")
         if not isinstance(record, ObiChange):
             raise CorruptArchive("the proved line is not about an obi")
         return record
@@ -108,12 +102,12 @@ def prove_entry(layout: Layout, obi: Obi, when: int, sealed: SealFile, meter: Me
     found = obi.history.entry_at(when)
     if found is None:
         raise NotHeld(f"{obi.id}: nothing was recorded of it {iso(when)}")
-    entry = _entry_of(layout, obi, found, sealed.seal, meter)
-    ranges = inclusion_ranges(entry.index, sealed.seal.size)
-    return Inclusion(entry, _roots(layout, ranges, sealed.seal, meter), sealed)
+    line, index = _line_of(layout, obi, found, sealed.seal, meter)
+    roots = _roots(layout, inclusion_ranges(index, sealed.seal.size), sealed.seal, meter)
+    return Inclusion(line, index, roots, sealed)
 
 
-def _entry_of(layout: Layout, obi: Obi, state: tuple[int, str | None], seal: Seal, meter: Meter) -> Entry:
+def _line_of(layout: Layout, obi: Obi, state: tuple[int, str | None], seal: Seal, meter: Meter) -> tuple[bytes, int]:
     meter.phase("looking for the line", seal.size or None)
     needle, index = b'"id":' + msgspec.json.encode(obi.id), 0
     for journal, batch in chain(layout):
@@ -124,7 +118,7 @@ def _entry_of(layout: Layout, obi: Obi, state: tuple[int, str | None], seal: Sea
                 record = decode(line, f"{journal.path}, batch {batch.n}")
                 ours = isinstance(record, ObiChange) and (record.kind, record.id) == (obi.kind, obi.id)
                 if ours and record.put.get(state[0], "") == state[1]:  # type: ignore[union-attr]
-                    return Entry(line, index)
+                    return line, index
             index += 1
         meter.at(index, f"run {journal.tist}")
     raise NotHeld(f"{obi.id}: no journal records what the catalogue has {iso(state[0])}")
@@ -173,7 +167,7 @@ def parse_proof(data: bytes) -> Inclusion | Consistency:
         value: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
         if value["format"] != CONSISTENCY:
             raise ValueError("it is of another format")
-        hashes = tuple(_hash(one) for one in value["hashes"])
+        hashes = tuple(hash_from(one, "hash") for one in value["hashes"])
         return Consistency(hashes, parse_seal(value["old"].encode()), parse_seal(value["new"].encode()))
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeError) as error:
         raise ValueError("it is neither a proof of inclusion nor one of consistency") from error
@@ -194,14 +188,5 @@ def _parse_inclusion(data: bytes) -> Inclusion:
         line = from_base64(lines[0].removeprefix("extra "))
     except ValueError as error:
         raise ValueError("its line of a journal is not base64") from error
-    return Inclusion(Entry(line, int(index[1])), tuple(_hash(one) for one in lines[2:]), parse_seal(note))
-
-
-def _hash(text: str) -> bytes:
-    try:
-        found = from_base64(text)
-    except ValueError:
-        found = b""
-    if len(found) != 32:
-        raise ValueError(f"{text[:80]!r} is not a hash")
-    return found
+    hashes = tuple(hash_from(one, "hash") for one in lines[2:])
+    return Inclusion(line, int(index[1]), hashes, parse_seal(note))

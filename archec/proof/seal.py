@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.errors import BadName, UsageError
-from archec.proof.note import Note, from_base64, parse_note
+from archec.proof.note import Note, hash_from, parse_note
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import NO_BATCH
 from archec.tist import iso, parse_when
@@ -62,13 +62,7 @@ def parse_seal(data: bytes) -> SealFile:
     lines = note.text.split("\n")[:-1]
     if len(lines) < 3 or not lines[0] or not _SIZE.fullmatch(lines[1]):
         raise ValueError("it has no origin, size and root")
-    try:
-        root = from_base64(lines[2])
-    except ValueError:
-        root = b""
-    if len(root) != 32:
-        raise ValueError(f"{lines[2][:80]!r} is not a root")
-    seal = Seal(lines[0], int(lines[1]), root)
+    seal = Seal(lines[0], int(lines[1]), hash_from(lines[2], "root"))
     for line in lines[3:]:
         if head := _HEAD.fullmatch(line):
             seal = seal._replace(run=int(head[1]), batch=int(head[2]), head=head[3])

@@ -6,7 +6,7 @@ import difflib
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import repeat, takewhile
 from typing import NamedTuple
 
 from archec.archive.lookup import Held, give, held_at
@@ -21,10 +21,11 @@ from archec.ids import archive_of
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST, iso, run_number
 
-_WHAT = {"appeared": "new"}
 _FIRST_CHUNK, _MAX_CHUNK = 10, 200
 MOST_WORKS = 10
 """Maximum number of works listed for one file: some URLs occur in thousands of templates."""
+SOME_WORKS = MOST_WORKS + 1
+"""Number of works that are looked up for one file; if there are so many, there may be others."""
 _MOST_REFERRING = 10_000
 """Maximum number of templates of a file that are searched for one of the selected archive."""
 
@@ -99,7 +100,7 @@ def _wanted(catalogue: Catalogue, kind: Kind, ids: Sequence[str], archive: str) 
         return list(ids)
     if kind == "tobi":
         return [obi for obi in ids if archive_of(obi) == archive]
-    named = naming(catalogue, ids)
+    named = catalogue.referring(ids, SOME_WORKS)
     return [url for url in ids if named_by(archive, url, named, catalogue)]
 
 
@@ -118,7 +119,7 @@ def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[K
     """Merges the streams by (tist, id), in chunks of one kind, whose documents can be read in one query. The first
     chunks are small, so that the first rows appear immediately."""
     size, kind, chunk = _FIRST_CHUNK, next(iter(streams)), list[Moment]()
-    for moment, this in heapq.merge(*(_tagged(kind, stream) for kind, stream in streams.items())):
+    for moment, this in heapq.merge(*(zip(stream, repeat(kind)) for kind, stream in streams.items())):
         if chunk and (this != kind or len(chunk) >= size):
             yield kind, chunk
             size, chunk = min(size * 2, _MAX_CHUNK), []
@@ -126,10 +127,6 @@ def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[K
         chunk.append(moment)
     if chunk:
         yield kind, chunk
-
-
-def _tagged(kind: Kind, stream: Iterator[Moment]) -> Iterator[tuple[Moment, Kind]]:
-    return ((moment, kind) for moment in stream)
 
 
 def _incidents(obi: Obi) -> Iterator[Incident]:
@@ -140,7 +137,7 @@ def _incidents(obi: Obi) -> Iterator[Incident]:
             incidence.tist,
             obi.id,
             obi.kind,
-            _what(incidence),
+            "new" if incidence.kind == "appeared" else incidence.kind,
             _how(incidence, note.kind if note else ""),
             note.run if note else 0,
             content.md5 if content else None,
@@ -152,10 +149,6 @@ def _incidents(obi: Obi) -> Iterator[Incident]:
         )
 
 
-def _what(incidence: Incidence) -> str:
-    return _WHAT.get(incidence.kind, incidence.kind)
-
-
 def _how(incidence: Incidence, kind: str) -> str:
     if kind in ("cosmetic", "file-url", "restated"):
         return kind
@@ -165,19 +158,13 @@ def _how(incidence: Incidence, kind: str) -> str:
 # -- the files of an archive: those that its templates mention, or mentioned ---------------------
 
 
-def naming(catalogue: Catalogue, urls: Sequence[str]) -> dict[str, list[Obi]]:
-    """The first templates that mention or mentioned each file; one more than :data:`MOST_WORKS` if there are others."""
-    return catalogue.referring(urls, MOST_WORKS + 1)
-
-
 def named_by(archive: str, url: str, named: Mapping[str, Sequence[Obi]], catalogue: Catalogue) -> bool:
-    """Whether a template of an archive mentions or mentioned a file; ``named`` is the result of :func:`naming` for
-    it."""
+    """Whether a template of an archive mentions or mentioned a file; ``named`` has the first :data:`SOME_WORKS`
+    templates that do."""
     tobis = named.get(url, [])
-    if any(archive_of(tobi.id) == archive for tobi in tobis):
-        return True
-    if len(tobis) <= MOST_WORKS:
-        return False
+    found = any(archive_of(tobi.id) == archive for tobi in tobis)
+    if found or len(tobis) < SOME_WORKS:
+        return found
     every = catalogue.referring([url], _MOST_REFERRING).get(url, [])
     return any(archive_of(tobi.id) == archive for tobi in every)
 

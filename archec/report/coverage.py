@@ -8,11 +8,10 @@ the first rows appear immediately and memory does not grow; a large catalogue is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
@@ -73,6 +72,12 @@ class CoverageRow:
         self.last_seen = max(self.last_seen, other.last_seen)
 
 
+COLUMNS = (
+    ("works", "works"), ("w. a file", "with_file"), ("files", "files"), ("held", "held"), ("PDFs", "pdfs"),
+    ("lost", "lost"), ("gone", "gone"), ("unreachable", "unreachable"), ("forbidden", "forbidden"),
+    ("never tried", "never"), ("bad URL", "bad_urls"), ("other", "other"),
+)  # fmt: skip
+"""The counts of a row in tables: their labels, and the names of the fields."""
 _FIGURES = tuple(field.name for field in fields(CoverageRow) if field.name not in ("archive", "series", "last_seen"))
 _NEVER = FileState()
 
@@ -98,10 +103,9 @@ def coverage(
     evidence = evidence_of(catalogue)
     row: CoverageRow | None = None  # of the series that is being read
     loose: CoverageRow | None = None  # of the works of its archive that are in no series
-    without = CoverageRow(
-        "", ""
-    )  # of works whose handles do not have RePEc's form, which sort before and after the others
-    for works in _in_chunks(_works(catalogue.tobi_files(after, before), meter)):
+    without = CoverageRow("", "")  # of works whose handles have another form, which sort before and after the others
+    rest = _works(catalogue.tobi_files(after, before), meter)
+    while works := list(islice(rest, _TOGETHER)):
         states = catalogue.file_states({url for work in works for url in work.files})
         for work in works:
             code, within = archive_of(work.id), series_of(work.id) if item_of(work.id) else ""
@@ -125,13 +129,6 @@ def coverage(
         yield without
 
 
-class CoveragePart(NamedTuple):
-    """The range of ids of a worker process."""
-
-    after: str
-    before: str
-
-
 def coverage_of_all(
     catalogue: Catalogue,
     url: str,
@@ -152,15 +149,15 @@ def coverage_of_all(
     if not cuts:
         yield from coverage(catalogue, meter=meter)
         return
-    first, *others = (CoveragePart(after, before) for after, before in pairwise(["", *cuts, ""]))
-    pool: Pool[CoveragePart, list[CoverageRow]] = Pool(
+    (_, until), *others = pairwise(["", *cuts, ""])
+    pool: Pool[tuple[str, str], list[CoverageRow]] = Pool(
         "archec.report.coverage:reading", [url, base], list[CoverageRow], workers=workers, ordered=True, prefetch=0
     )
     without = CoverageRow("", "")
     with pool:
         for part in others:
             pool.submit(part)
-        for row in _joined(coverage(catalogue, before=first.before, meter=meter), pool, meter):
+        for row in _joined(coverage(catalogue, before=until, meter=meter), pool, meter):
             if row.archive:
                 yield row
             else:
@@ -170,7 +167,7 @@ def coverage_of_all(
 
 
 def _joined(
-    first: Iterator[CoverageRow], pool: Pool[CoveragePart, list[CoverageRow]], meter: Meter
+    first: Iterator[CoverageRow], pool: Pool[tuple[str, str], list[CoverageRow]], meter: Meter
 ) -> Iterator[CoverageRow]:
     works = 0
     for row in first:
@@ -189,22 +186,14 @@ def _between_archives(ids: list[str]) -> list[str]:
     return sorted({f"RePEc:{archive_of(obi)};" for obi in ids if archive_of(obi)})
 
 
-def reading(url: str, base: Path) -> Callable[[CoveragePart], list[CoverageRow]]:
-    """Returns the function with which a worker computes the rows of a part."""
+def reading(url: str, base: Path) -> Callable[[tuple[str, str]], list[CoverageRow]]:
+    """Returns the function with which a worker computes the rows of a part, the range between two ids."""
 
-    def read(part: CoveragePart) -> list[CoverageRow]:
+    def read(part: tuple[str, str]) -> list[CoverageRow]:
         with open_catalogue(url, base=base, read_only=True) as catalogue:
-            return list(coverage(catalogue, after=part.after, before=part.before))
+            return list(coverage(catalogue, after=part[0], before=part[1]))
 
     return read
-
-
-def total(rows: Iterable[CoverageRow]) -> CoverageRow:
-    """The sum of rows."""
-    summed = CoverageRow("", "")
-    for row in rows:
-        summed.add(row)
-    return summed
 
 
 def coverage_of_filesets(catalogue: Catalogue) -> CoverageRow:
@@ -245,11 +234,6 @@ def _works(tobis: Iterator[TobiFiles], meter: Meter) -> Iterator[TobiFiles]:
             if number % _TOGETHER == 0:
                 meter.at(number)
             yield tobi
-
-
-def _in_chunks(works: Iterator[TobiFiles]) -> Iterator[list[TobiFiles]]:
-    while chunk := list(islice(works, _TOGETHER)):
-        yield chunk
 
 
 def _count(row: CoverageRow, work: TobiFiles, states: dict[str, FileState]) -> None:

@@ -20,7 +20,8 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import START, Moment
 from archec.catalogue.model import Kind, Obi
 from archec.ids import archive_of
-from archec.report.changes import MOST_WORKS, chunks_in_time, named_by, naming
+from archec.report.changes import MOST_WORKS, SOME_WORKS, chunks_in_time, named_by
+from archec.tist import MAX_TIST
 
 _SMALL = 10_000
 """Maximum number of templates of an archive whose lost files are found through them."""
@@ -34,7 +35,7 @@ class LostQuery(NamedTuple):
     now: int
     kinds: tuple[Kind, ...] = ("tobi", "fobi")
     since: int = 0
-    until: int | None = None
+    until: int = MAX_TIST + 1
     at_least: float = 0.0
     archive: str = ""
     reason: str = ""
@@ -102,7 +103,7 @@ def lost(archive: Archive, query: LostQuery) -> Iterator[Lost]:
     for kind, moments in chunks_in_time(streams):
         ids = [moment.id for moment in moments]
         obis = catalogue.obis(kind, ids)
-        named = naming(catalogue, ids) if kind == "fobi" else {}
+        named = catalogue.referring(ids, SOME_WORKS) if kind == "fobi" else {}
         for obi in (obis[i] for i in ids if i in obis):
             when = obi.history.lost
             if not when or not _wanted(query, _reason(obi, when)):
@@ -115,11 +116,11 @@ def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
     """The obis that were lost and returned, by the tist of their return."""
     catalogue = archive.catalogue
     evidence = evidence_of(catalogue)
-    streams = {kind: _in_time(catalogue.returned(kind, _start(query)), query) for kind in query.kinds}
+    streams = {kind: _until(query.until, catalogue.returned(kind, _start(query))) for kind in query.kinds}
     for kind, moments in chunks_in_time(streams):
         ids = [moment.id for moment in moments]
         obis = catalogue.obis(kind, ids)
-        named = naming(catalogue, ids) if kind == "fobi" and query.archive else {}
+        named = catalogue.referring(ids, SOME_WORKS) if kind == "fobi" and query.archive else {}
         for tist, obi in moments:
             found = obis.get(obi)
             if found is None or (kind == "tobi" and query.archive and archive_of(obi) != query.archive):
@@ -138,22 +139,17 @@ def _start(query: LostQuery) -> Moment:
     return Moment(query.since, "") if query.since > 0 else START
 
 
-def _in_time(moments: Iterator[Moment], query: LostQuery) -> Iterator[Moment]:
-    if query.until is None:
-        return moments
-    until = query.until
-    return takewhile(lambda moment: moment.tist < until, moments)
+def _until(tist: int, moments: Iterator[Moment]) -> Iterator[Moment]:
+    return takewhile(lambda moment: moment.tist < tist, moments)
 
 
 def _lost_moments(
     catalogue: Catalogue, kind: Kind, query: LostQuery, few: Mapping[Kind, list[Moment]] | None
 ) -> Iterator[Moment]:
-    if query.at_least:
-        before = int(query.now - query.at_least) + 1
-        query = query._replace(until=before if query.until is None else min(before, query.until))
+    until = min(query.until, int(query.now - query.at_least) + 1) if query.at_least else query.until
     if few is not None:
-        return _in_time((moment for moment in few.get(kind, ()) if moment.tist >= query.since), query)
-    moments = _in_time(catalogue.lost(kind, _start(query)), query)
+        return _until(until, (moment for moment in few.get(kind, ()) if moment.tist >= query.since))
+    moments = _until(until, catalogue.lost(kind, _start(query)))
     if kind == "tobi" and query.archive:
         return (moment for moment in moments if archive_of(moment.id) == query.archive)
     return moments

@@ -190,13 +190,12 @@ def test_visits_are_looked_up(tmp_path: Path) -> None:
     ]
     lines = sorted(f"{hash_of(url)}{tist:012d}{flag}{target}{'old':32}\n" for url, tist, flag, target in rows)
     (tmp_path / "visits").write_text("".join(lines), encoding="ascii")
-    with Visits(tmp_path / "visits") as found:
-        wanted = [Unchanged(5, False, "", "old"), Unchanged(1_352_481_230, True, hash_of("http://t.example/"), "old")]
-        assert list(found.of(URL)) == wanted
-        assert list(found.of("http://h.example/none")) == []
+    found = Visits(tmp_path / "visits")
+    wanted = [Unchanged(5, False, "", "old"), Unchanged(1_352_481_230, True, hash_of("http://t.example/"), "old")]
+    assert list(found.of(URL)) == wanted
+    assert list(found.of("http://h.example/none")) == []
     (tmp_path / "none").touch()
-    with Visits(tmp_path / "none") as found:
-        assert list(found.of(URL)) == []
+    assert list(Visits(tmp_path / "none").of(URL)) == []
 
 
 def test_no_journal_is_read_for_an_empty_archive(tmp_path: Path) -> None:
