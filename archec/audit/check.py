@@ -74,7 +74,6 @@ class CheckSummary:
         return not self.tally.wrong
 
     def as_value(self) -> dict[str, Any]:
-        """The last JSON line."""
         return {
             "summary": "check",
             "clean": self.clean,
@@ -456,7 +455,6 @@ class _Check:
 
 
 def _temporary_in(directory: Path) -> int:
-    """The number of temporary files in a directory."""
     try:
         return sum(map(is_temp, os.listdir(directory)))
     except FileNotFoundError:

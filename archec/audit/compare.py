@@ -47,7 +47,6 @@ class Difference(NamedTuple):
     id: str = ""
 
     def as_value(self) -> dict[str, Any]:
-        """The JSON object that the command prints."""
         value: dict[str, Any] = {"difference": self.what, "where": self.where, "path": self.path}
         if self.tist >= 0:
             value |= {"tist": self.tist, "id": self.id}
@@ -95,7 +94,6 @@ class CopyReport:
         return self.relation in ("equal", "elder", "newer") and not self.differences
 
     def as_value(self) -> dict[str, Any]:
-        """The last JSON line."""
         differences = dict(sorted(self.differences.items()))
         value = asdict(self) | {"seconds": round(self.seconds, 3), "differences": differences}
         return {"summary": "compare", "sound": self.sound, **value}
@@ -133,7 +131,6 @@ class _Side:
         self._path_of = path_of
 
     def batches(self, run: int) -> Iterator[JournalBatch]:
-        """The batches of a run's journal."""
         return read_batches(self._path_of(run))
 
     def first(self, run: int) -> str:

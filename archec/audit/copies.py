@@ -152,7 +152,6 @@ class DirectoryCopy:
         self.where = str(layout.root)
 
     def close(self) -> None:
-        """Closes the directories."""
         self._directories.close()
 
     def size(self, tist: int, id: str) -> int | None:  # noqa: A002
@@ -165,11 +164,9 @@ class DirectoryCopy:
             return where.lstat().st_size
 
     def has_journal(self, run: int) -> bool:
-        """See :class:`Copy`."""
         return run in self.runs()
 
     def runs(self) -> list[int]:
-        """See :class:`Copy`."""
         return [journal.tist for journal in journals(self._layout)]
 
     def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
@@ -178,7 +175,6 @@ class DirectoryCopy:
             yield from self._read(file, self._layout.path(tist, id))
 
     def journal(self, name: str) -> Iterator[bytes]:
-        """See :class:`Copy`."""
         path = self._layout.runs / name
         if not path.is_file() or path.is_symlink():
             raise NotHeld(f"{path}: is not held")
@@ -210,7 +206,6 @@ class UrlCopy:
         return None
 
     def has_journal(self, run: int) -> bool:
-        """See :class:`Copy`."""
         return any(self._head(f"{RUNS}/{run}{end}") is not None for end in (".jsonl.gz", ".jsonl"))
 
     def runs(self) -> list[int] | None:
@@ -226,7 +221,6 @@ class UrlCopy:
         return _get(self._client, self.where, self._layout.path(tist, id))
 
     def journal(self, name: str) -> Iterator[bytes]:
-        """See :class:`Copy`."""
         return _get(self._client, self.where, f"{RUNS}/{name}")
 
     def _head(self, path: str) -> Response | None:

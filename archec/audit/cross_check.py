@@ -100,7 +100,6 @@ class PartitionedDiff:
         self._size = 0
 
     def close(self) -> None:
-        """Removes the files."""
         self._stack.close()
 
 
@@ -192,7 +191,6 @@ class Comparison:
     # -- results -------------------------------------------------------------------------
 
     def differences(self, *, with_catalogue: bool) -> Differences:
-        """The differences between the sides."""
         found = Differences()
         for journalled, there, catalogued in self._diff.parts():
             held, implied, history, twice, links = self._replayed(journalled)
@@ -234,7 +232,6 @@ class Comparison:
         return held, implied, history, twice, links
 
     def close(self) -> None:
-        """Removes the files in scratch space."""
         self._diff.close()
 
 

@@ -56,7 +56,6 @@ class DiskName(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The relative path."""
         return f"{self.directory}/{self.name}"
 
 

@@ -87,7 +87,6 @@ class Amount(NamedTuple):
     bytes: int = 0
 
     def __add__(self, other: object) -> Amount:
-        """The sum."""
         return Amount(self[0] + other[0], self[1] + other[1]) if isinstance(other, Amount) else NotImplemented
 
     def __sub__(self, other: Amount) -> Amount:

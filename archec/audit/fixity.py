@@ -66,7 +66,6 @@ class ReadPace:
 
     @property
     def limits(self) -> bool:
-        """Whether there is a limit."""
         return bool(self._rate)
 
     def passed(self, count: int) -> None:

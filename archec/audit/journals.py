@@ -203,11 +203,9 @@ def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> i
 
 
 def run_of(path: str) -> int:
-    """The run of a journal's relative path."""
     return int(path.removeprefix(f"{RUNS}/").partition(".")[0])
 
 
 def size_of(journal: JournalFile) -> int:
-    """The bytes of a journal's file."""
     with storage_errors(journal.path):
         return journal.path.stat().st_size

@@ -94,7 +94,6 @@ def parts_of(journals: Iterable[JournalFile], known: Mapping[int, Checked], befo
 
 
 def memory_path(config: Config) -> Path:
-    """The path of the record of checks."""
     return config.memory("fixity.sqlite")
 
 
@@ -127,7 +126,6 @@ class Fixity(NamedTuple):
     structures: tuple[Structure, ...] = ()
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON values."""
         return self._asdict() | {
             "whole": self.whole._asdict(),
             "within": {str(days): amount._asdict() for days, amount in self.within},
@@ -312,7 +310,6 @@ class Memory(Database):
                 db.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
 
     def runs(self) -> set[int]:
-        """All runs with a record."""
         sql = "SELECT run FROM checked UNION SELECT run FROM journal UNION SELECT run FROM bad"
         return {run for (run,) in self.fetch(sql)}
 
@@ -329,7 +326,6 @@ class Memory(Database):
             page = self.fetch(f"{sql} LIMIT ?", (*page[-1][:2], _PAGE))
 
     def count_bad(self) -> int:
-        """The number of entries known to be bad."""
         return int(self.fetch("SELECT count(*) FROM bad")[0][0])
 
     def seen_bad(self, tist: int, obi: str) -> int | None:
@@ -338,11 +334,9 @@ class Memory(Database):
         return int(found[0][0]) if found else None
 
     def remember_bad(self, bad: Bad) -> None:
-        """Records that an entry is bad."""
         with self.transaction() as db:
             db.execute("REPLACE INTO bad VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*bad.entry, *bad[1:]))
 
     def forget_bad(self, tist: int, obi: str) -> None:
-        """Records that an entry is intact again."""
         with self.transaction() as db:
             db.execute("DELETE FROM bad WHERE tist = ? AND id = ?", (tist, obi))

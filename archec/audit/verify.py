@@ -46,7 +46,6 @@ class Scope:
 
     @property
     def everything(self) -> bool:
-        """Whether everything is checked at once."""
         return self.share is None and not self.seconds
 
 
@@ -69,7 +68,6 @@ class Summary:
         return not self.tally.wrong and not self.bad
 
     def as_value(self) -> dict[str, Any]:
-        """The last JSON line."""
         return {
             "summary": "verify",
             "clean": self.clean,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, t
 from archec.access.viewer import Viewer
 from archec.access.warcindex import index_folder, index_path
 from archec.archive.opening import opened
-from archec.cli.common import DATE, config_option, find_cited, is_citation, json_option, pywb_option
+from archec.cli.common import DATE, config_option, find_cited, is_citation, json_option, leave, pywb_option
 from archec.config import Config, load
 from archec.config.pywb import load_with_pywb
 from archec.errors import Exit, NotHeld, UsageError
@@ -29,8 +29,6 @@ from archec.terminal.output import echo, echo_json, note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted
-
-_LEVELS = {Level.NOTHING: "nothing", Level.METADATA: "metadata", Level.CONTENT: "content"}
 
 
 @click.group()
@@ -155,14 +153,12 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
             note(error.message)
             failed = True
             continue
-        if as_json:
-            echo_json({"path": str(path), **done._asdict()})
-        elif done.was_sorted:
-            echo(f"{path}: was sorted ({counted(done.lines, 'line')})")
-        else:
-            echo(f"{path}: sorted, {counted(done.lines, 'line')}, {done.repeated:,} of them repeated and removed")
+        lines = counted(done.lines, "line")
+        now = f"sorted, {lines}, {done.repeated:,} of them repeated and removed"
+        text = f"{path}: {f'was sorted ({lines})' if done.was_sorted else now}"
+        show({"path": str(path), **done._asdict()}, text, as_json=as_json)
     if failed:
-        click.get_current_context().exit(Exit.CORRUPT)
+        leave(Exit.CORRUPT)
 
 
 @access.command()
@@ -181,15 +177,13 @@ def index(folders: tuple[Path, ...], as_json: bool) -> None:
         with meter_for() as meter:
             done = index_folder(folder, meter)
         damaged = damaged or bool(done.damaged)
-        if as_json:
-            echo_json({"folder": str(folder), "index": str(index_path(folder)), **done._asdict()})
-            continue
-        for reason in done.damaged:
+        for reason in () if as_json else done.damaged:
             note(reason)
-        rows, files = counted(done.rows, "row"), counted(done.files, "file")
-        echo(f"{index_path(folder)}: {rows} of {files}, {done.read:,} of them read now")
+        value = {"folder": str(folder), "index": str(index_path(folder)), **done._asdict()}
+        files = f"{counted(done.files, 'file')}, {done.read:,} of them read now"
+        show(value, f"{index_path(folder)}: {counted(done.rows, 'row')} of {files}", as_json=as_json)
     if damaged:
-        click.get_current_context().exit(Exit.CORRUPT)
+        leave(Exit.CORRUPT)
 
 
 def _rows_of(files: tuple[Path, ...]) -> Iterator[bytes]:
@@ -199,8 +193,16 @@ def _rows_of(files: tuple[Path, ...]) -> Iterator[bytes]:
             yield from parse_rows(line.rstrip(b"\r\n") for line in file)
 
 
-def _fed(config_file: Path | None, name: str) -> Path:
-    """The index file to which rows of a collection are added. Raises UsageError if there is none."""
+def _feed(
+    change: Callable[[Path, Iterator[bytes]], int],
+    done: str,
+    name: str,
+    files: tuple[Path, ...],
+    config_file: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Changes the index of a collection by the rows in files, and prints how many were ``done``."""
     config = load(config_file)
     collection = next((one for one in config.collections if one.name == name), None)
     if collection is None:
@@ -208,7 +210,9 @@ def _fed(config_file: Path | None, name: str) -> Path:
     path = fed_path(config, collection)
     if path is None:
         raise UsageError(f"collection {name} has no local index", hint="configure a directory or a .cdxj file for it")
-    return path
+    count = change(path, _rows_of(files))
+    value = {"collection": name, "index": str(path), done: count}
+    show(value, f"{path}: {counted(count, 'row')} {done}", as_json=as_json)
 
 
 _files_argument = click.argument(
@@ -229,9 +233,7 @@ def add(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Pa
 
     Example: archec access add local new.cdxj
     """
-    path = _fed(config_file, collection)
-    count = add_rows(path, _rows_of(files))
-    _show_fed(collection, path, "added", count, as_json=as_json)
+    _feed(add_rows, "added", collection, files, config_file, as_json=as_json)
 
 
 @access.command()
@@ -247,16 +249,7 @@ def remove(collection: str, files: tuple[Path, ...], as_json: bool, config_file:
 
     Example: archec access remove local gone.cdxj
     """
-    path = _fed(config_file, collection)
-    count = remove_rows(path, _rows_of(files))
-    _show_fed(collection, path, "removed", count, as_json=as_json)
-
-
-def _show_fed(collection: str, path: Path, done: str, count: int, *, as_json: bool) -> None:
-    if as_json:
-        echo_json({"collection": collection, "index": str(path), done: count})
-    else:
-        echo(f"{path}: {counted(count, 'row')} {done}")
+    _feed(remove_rows, "removed", collection, files, config_file, as_json=as_json)
 
 
 @access.command()
@@ -306,7 +299,7 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
             continue
         withdrawn = ", withdrawn" if decision.withdrawn else ""
         reason = f" ({decision.reason})" if decision.reason else ""
-        echo(f"{shown}: {_LEVELS[anybody]} is public{withdrawn}, by {rule}{reason}")
+        echo(f"{shown}: {anybody.name.lower()} is public{withdrawn}, by {rule}{reason}")
         if depends:
             echo(f"    rule {depends} depends on the address: give --address")
         if is_by_oai:
@@ -315,7 +308,7 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
             lack = "the obi store holds nothing of it" if has_archive else "there is no archive"
             echo(f"    {lack}; rows of indexes are judged by their own time and media type")
         if token is not None:
-            echo(f"    {_LEVELS[own]} for {token.name}, in {', '.join(token.collections) or 'all collections'}")
+            echo(f"    {own.name.lower()} for {token.name}, in {', '.join(token.collections) or 'all collections'}")
 
 
 def _tokens(config: Config) -> tuple[Token, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,7 +17,7 @@ from archec.errors import UsageError
 from archec.export.units import Selection, selection
 from archec.report import changes as incidences
 from archec.report.changes import ChangesQuery, Incident, text_diff
-from archec.terminal.output import LineWriter, note, shown
+from archec.terminal.output import LineWriter, note, show_all, shown
 from archec.tist import iso, parse_when
 
 
@@ -71,21 +72,18 @@ def changes(
         else:
             query = query._replace(since=parse_when(since) if since is not None else 0)
             found = incidences.changes(of.catalogue, query)
-        lines = LineWriter()
-        for one in islice(found, limit):
-            if as_json:
-                lines.json(asdict(one) | {"time": iso(one.tist)})
-            else:
-                lines.text(_line(one))
-        if not lines.any and not as_json:
-            note("no incidences found")
+        show_all(islice(found, limit), _value, _lines, as_json=as_json, none="no incidences found")
 
 
-def _line(one: Incident) -> str:
+def _value(one: Incident) -> dict[str, Any]:
+    return asdict(one) | {"time": iso(one.tist)}
+
+
+def _lines(one: Incident) -> tuple[str, ...]:
     what = f"{one.what} ({one.how})" if one.how else one.what
     suspect = f"suspect: {one.suspect}" if one.suspect else ""
     parts = (iso(one.tist), f"{what:<20}", one.handle or one.id, suspect, one.reason, one.title)
-    return "  ".join(filter(None, parts))
+    return ("  ".join(filter(None, parts)),)
 
 
 def _diff(archive: Archive, raw: str, older: int | None, newer: int | None, *, as_json: bool) -> None:

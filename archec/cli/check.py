@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ from archec.audit.check import CheckSummary, check_layout
 from archec.audit.check import check as check_archive
 from archec.audit.opening import opened_for_audit
 from archec.cli.common import config_option, json_option
-from archec.cli.verify import conclude, printer
+from archec.cli.verify import conclude, print_finding
 from archec.config import load
 from archec.errors import UsageError
 from archec.terminal.progress import meter_for
@@ -23,10 +24,7 @@ from archec.units import counted, human_duration
 @click.option("--quick", is_flag=True, help="Compare only the histories of the catalogue, e.g. every night.")
 @json_option
 @config_option
-@click.pass_context
-def check(
-    context: click.Context, fix: bool, unjournalled: bool, quick: bool, as_json: bool, config_file: Path | None
-) -> None:
+def check(fix: bool, unjournalled: bool, quick: bool, as_json: bool, config_file: Path | None) -> None:
     """Check that journals, names, links and catalogue agree.
 
     Rebuilds the catalogue from the journals in scratch space and compares the whole catalogue with it; with --quick
@@ -40,12 +38,12 @@ def check(
     if unjournalled and not fix:
         raise UsageError("--unjournalled is for --fix")
     config = load(config_file)
-    report = printer(as_json=as_json)
+    report = partial(print_finding, as_json=as_json)
     summary = check_layout(config, report)
     if summary is None:
         with meter_for() as meter, opened_for_audit(config, lock="check" if fix else "") as archive:
             summary = check_archive(archive, meter, report, fix=fix, quick=quick, unjournalled=unjournalled)
-    conclude(context, summary, _lines(summary), as_json=as_json)
+    conclude(summary, _lines(summary), as_json=as_json)
 
 
 def _lines(summary: CheckSummary) -> list[str]:

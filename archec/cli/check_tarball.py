@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, json_option, load_or_default
+from archec.cli.common import config_option, json_option, leave, load_or_default
 from archec.errors import DataSetError, Exit, gravest_of_items
 from archec.gather.tarball_inspection import Inspection, inspect
 from archec.terminal.output import echo_json, note, show
@@ -21,8 +21,7 @@ _MOST_OTHERS = 20
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @json_option
 @config_option
-@click.pass_context
-def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
+def check_tarball(files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
     """Check tarballs for damage, and show their contents.
 
     Reads each FILE to its end and verifies all of its checksums. Shows the date that gathering would give it and why,
@@ -56,7 +55,7 @@ def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool
             elif not found.date:
                 codes.add(Exit.USAGE)
             show({"type": "tarball", **found.as_value()}, *_table(found, others), as_json=as_json)
-    context.exit(int(gravest_of_items(codes)))
+    leave(gravest_of_items(codes))
 
 
 def _table(found: Inspection, others: list[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -16,7 +16,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.config import DEFAULT_FILE, Config, load
 from archec.digest import Digests
-from archec.errors import BadName, CatalogueError, CatalogueGone, NotHeld, UsageError
+from archec.errors import BadName, CatalogueError, CatalogueGone, Exit, NotHeld, UsageError
 from archec.export.units import Selection, units
 from archec.store.durable import storage_errors, user_name
 from archec.terminal.output import note
@@ -79,6 +79,11 @@ def output_option(help: str) -> Callable[[_F], _F]:  # noqa: A002
 def json_option(function: _F) -> _F:
     """``--json``, on every reporting command."""
     return click.option("--json", "as_json", is_flag=True, help="JSON on stdout, everything else on stderr.")(function)
+
+
+def leave(code: Exit) -> NoReturn:
+    """Ends the command with an exit code."""
+    raise click.exceptions.Exit(int(code))
 
 
 def load_or_default(file: Path | None) -> Config:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from archec.audit.compare import RELATIONS, CopyReport, Difference
+from archec.audit.compare import RELATIONS, CopyReport
 from archec.audit.compare import compare as compare_copies
-from archec.cli.common import config_option, json_option
+from archec.cli.common import config_option, json_option, leave
 from archec.config import load
 from archec.errors import Exit
 from archec.store.layout import open_store
@@ -24,8 +24,7 @@ from archec.units import counted, human_duration
 @click.option("--heads", is_flag=True, help="Compare journals only, not the files of the obi store.")
 @json_option
 @config_option
-@click.pass_context
-def compare(context: click.Context, copy: str, heads: bool, as_json: bool, config_file: Path | None) -> None:
+def compare(copy: str, heads: bool, as_json: bool, config_file: Path | None) -> None:
     """Compare this archive with a copy of it.
 
     The copy is a directory, or the URL of one on a web server. Finds the last common batch of the journals, and which
@@ -39,14 +38,12 @@ def compare(context: click.Context, copy: str, heads: bool, as_json: bool, confi
 
     config = load(config_file)
     layout = open_store(config)
-
-    def report(difference: Difference) -> None:
-        show(difference.as_value(), str(difference), as_json=as_json)
-
     with open_copy(copy, layout, config) as other, meter_for() as meter:
-        found = compare_copies(config, layout, other, meter, report, files=not heads)
+        found = compare_copies(
+            config, layout, other, meter, lambda one: show(one.as_value(), str(one), as_json=as_json), files=not heads
+        )
     show(found.as_value(), *_lines(found), as_json=as_json)
-    context.exit(Exit.DONE if found.sound else Exit.CORRUPT)
+    leave(Exit.DONE if found.sound else Exit.CORRUPT)
 
 
 def _lines(found: CopyReport) -> Iterator[str]:

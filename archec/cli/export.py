@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
-from archec.cli.common import DATE, config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import DATE, config_option, json_option, leave, opened, warn_if_unknown
 from archec.errors import Exit, UsageError
 from archec.export.checking import VaultFault
-from archec.export.run import ExportRequest, ExportSummary, OnNotExported, VaultCheck, export_warc, verify_vault
+from archec.export.run import ExportRequest, ExportSummary, VaultCheck, export_warc, verify_vault
 from archec.export.units import selection
 from archec.export.writing import NotExported
 from archec.terminal.output import show
@@ -37,9 +38,7 @@ def export() -> None:
 @click.option("--verify", is_flag=True, help="Write nothing; verify every record in the indexes.")
 @json_option
 @config_option
-@click.pass_context
 def warc(
-    context: click.Context,
     folder: Path,
     archive: str | None,
     series: str | None,
@@ -64,16 +63,17 @@ def warc(
         raise UsageError("--verify writes nothing: it can only be combined with --archive and --series")
     with opened(config_file) as it:
         warn_if_unknown(it.catalogue, wanted)
+        report = partial(_report, as_json=as_json)
         if verify:
             with meter_for() as meter:
-                read = verify_vault(it, folder, wanted, meter, _reporter(as_json))
+                read = verify_vault(it, folder, wanted, meter, report)
             show(read.as_value(), _check_line(read), as_json=as_json)
-            context.exit(Exit.CORRUPT if read.faults else Exit.DONE)
+            leave(Exit.CORRUPT if read.faults else Exit.DONE)
         with meter_for() as meter:
-            summary = export_warc(it, request, meter, _reporter(as_json))
+            summary = export_warc(it, request, meter, report)
     show(summary.as_value(), *_lines(summary), as_json=as_json)
     if summary.failed or summary.faults:
-        context.exit(Exit.CORRUPT)
+        leave(Exit.CORRUPT)
 
 
 def _check_line(read: VaultCheck) -> str:
@@ -83,11 +83,8 @@ def _check_line(read: VaultCheck) -> str:
     )
 
 
-def _reporter(as_json: bool) -> OnNotExported:
-    def report(failed: NotExported | VaultFault) -> None:
-        show(failed._asdict(), f"{failed.code}: {failed.path}: {failed.message}", as_json=as_json)
-
-    return report
+def _report(failed: NotExported | VaultFault, *, as_json: bool) -> None:
+    show(failed._asdict(), f"{failed.code}: {failed.path}: {failed.message}", as_json=as_json)
 
 
 def _lines(summary: ExportSummary) -> list[str]:

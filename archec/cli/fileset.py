@@ -14,7 +14,7 @@ import msgspec
 
 from archec.archive.budget import Budget
 from archec.catalogue.model import Ingest
-from archec.cli.common import DURATION, SIZE, config_option, json_option, opened, warn_if_root, warn_if_unknown
+from archec.cli.common import DURATION, SIZE, config_option, json_option, leave, opened, warn_if_root, warn_if_unknown
 from archec.config import load
 from archec.errors import Exit, UsageError
 from archec.export.units import Selection
@@ -41,7 +41,7 @@ from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest, Status
-from archec.terminal.output import LineWriter, echo_json, note
+from archec.terminal.output import LineWriter, echo_json, note, show_all
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted, human_size
@@ -88,9 +88,7 @@ def fileset() -> None:
 @click.option("--max-total", type=SIZE, help="Instead of fileset.max_total_size, e.g. 200GiB.")
 @click.option("--max-time", type=DURATION, default=0, help="Stop after this time, e.g. 6h.")
 @config_option
-@click.pass_context
 def ingest(
-    context: click.Context,
     urls: tuple[str, ...],
     requests: BinaryIO | None,
     strategy: str | None,
@@ -146,7 +144,7 @@ def ingest(
                 held = find_fileset(archive, name)
                 item = item_name(held.manifest.platform_domain, held.manifest.platform_id, held.manifest.version)
                 write_export(archive, held, "folder", to / item, again=True)
-    context.exit(int(exit_code(counter.statuses)))
+    leave(exit_code(counter.statuses))
 
 
 def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
@@ -272,8 +270,7 @@ def _id(manifest: Manifest) -> str:
 @click.argument("name", metavar="ID")
 @json_option
 @config_option
-@click.pass_context
-def verify(context: click.Context, name: str, as_json: bool, config_file: Path | None) -> None:
+def verify(name: str, as_json: bool, config_file: Path | None) -> None:
     """Compare the held files of a fileset with its manifest.
 
     Reads all of them. Exits with 6 if one does not match. With --json, prints one object per line: the findings, and
@@ -299,7 +296,7 @@ def verify(context: click.Context, name: str, as_json: bool, config_file: Path |
         lines.text(f"{counted(len(files), 'file')}, {there:,} held, {len(files) - there:,} not held, {wrong:,} wrong")
     if wrong:
         note(REMEDY)
-    context.exit(int(Exit.CORRUPT if wrong else Exit.DONE))
+    leave(Exit.CORRUPT if wrong else Exit.DONE)
 
 
 @fileset.command()
@@ -313,13 +310,13 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
 
     Example: archec fileset changes doi:10.5281/zenodo.3904280
     """
-    lines = LineWriter()
     with opened(config_file) as archive:
-        for change in changes_of(archive, find_fileset(archive, name).obi):
-            if as_json:
-                lines.json(change._asdict() | {"time": iso(change.tist)})
-            else:
-                lines.text("  ".join(filter(None, (iso(change.tist), change.version, change.what, change.path))))
+        show_all(
+            changes_of(archive, find_fileset(archive, name).obi),
+            lambda change: change._asdict() | {"time": iso(change.tist)},
+            lambda one: ["  ".join(filter(None, (iso(one.tist), one.version, one.what, one.path)))],
+            as_json=as_json,
+        )
 
 
 @fileset.command()
@@ -386,15 +383,11 @@ def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
 
     Example: archec fileset candidates --archive smp
     """
-    lines, config = LineWriter(), load(config_file)
+    config = load(config_file)
     registry = Registry({one.name: one for one in config.fileset.platforms})
     wanted = Selection(code.strip().lower().removeprefix("repec:"))
     with opened(config) as archive:
         warn_if_unknown(archive.catalogue, wanted)
-        for found in find_candidates(archive, registry, wanted.archive):
-            if as_json:
-                lines.json(found._asdict())
-            else:
-                lines.text(found.url)
-    if not lines.any and not as_json:
-        note("no data sets that could be ingested are linked")
+        found = find_candidates(archive, registry, wanted.archive)
+        none = "no data sets that could be ingested are linked"
+        show_all(found, lambda one: one._asdict(), lambda one: [one.url], as_json=as_json, none=none)

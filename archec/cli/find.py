@@ -18,7 +18,7 @@ from archec.redif.files import Blob
 from archec.redif.scan import scan
 from archec.redif.template import canonical_text
 from archec.store.durable import storage_errors
-from archec.terminal.output import LineWriter
+from archec.terminal.output import show_all
 from archec.tist import iso
 from archec.units import human_size
 
@@ -56,17 +56,11 @@ def find(
     if file is not None and name and not file.exists():
         raise UsageError(f"there is no file {file}", hint=f"for a checksum: --{name} {file}")
     config = load(config_file)
-    lines = LineWriter()
     with opened(config) as archive:
-        for checksum, value in _wanted(config, file, sha256, md5, text):
-            for one in holdings(archive, checksum, value):
-                if as_json:
-                    lines.json(one.as_value())
-                else:
-                    for line in _lines(one):
-                        lines.text(line)
-    if not lines.any:
-        raise NotHeld("the archive has never held this")
+        wanted = _wanted(config, file, sha256, md5, text)
+        found = (one for checksum, value in wanted for one in holdings(archive, checksum, value))
+        if not show_all(found, Holding.as_value, _lines, as_json=as_json):
+            raise NotHeld("the archive has never held this")
 
 
 def _wanted(

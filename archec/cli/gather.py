@@ -138,9 +138,10 @@ def gather(
     started = time.monotonic()
     line = context.meta[RUN_LINE] = RunLine()
     config = load(config_file)
-    _refuse_without_effect(config, bool(files or more), salvage=salvage, resume=resume)
-    if repeated is not None:
-        _need_folder("--repeated", repeated)
+    if salvage and not (files or more) and (resume or config.data_path.is_dir()):
+        raise UsageError("--salvage is for a damaged tarball", hint="give the tarball with -f")
+    if repeated is not None and not os.access(repeated.parent, os.W_OK):
+        raise UsageError(f"--repeated: {repeated.parent} is no directory that can be written")
     budget = Budget(
         config.max_files if max_files is None else max_files,
         config.max_bytes if max_bytes is None else _positive("--max-bytes", max_bytes),
@@ -186,7 +187,6 @@ def gather(
 
 
 def _left(budget: Budget, report: Report | None, started: float) -> Budget:
-    """The remaining budget of a gathering."""
     files = sum(report.fobis.get(outcome.value, 0) for outcome in Outcome) if report is not None else 0
     received = report.fetched_bytes if report is not None else 0
     left = Budget(budget.files - files, budget.bytes - received, budget.seconds - (time.monotonic() - started))
@@ -197,7 +197,6 @@ def _left(budget: Budget, report: Report | None, started: float) -> Budget:
 
 
 def _tell_due(config: Config) -> None:
-    """Says which data sets a run would ingest."""
     from archec.fileset.run import due_requests  # as below
 
     has_runs = bool(journals(open_store(config)))  # else there may be no catalogue
@@ -307,17 +306,6 @@ def _warn(report: Report) -> None:
             f"warning: {report.source}: is damaged: what could be read was kept, and nothing counts as lost; "
             "no checksum verifies what was read before the damage was noticed ('archec history --why': not whole)"
         )
-
-
-def _refuse_without_effect(config: Config, given: bool, *, salvage: bool, resume: bool) -> None:
-    """Raises UsageError for --salvage without a tarball."""
-    if salvage and not given and (resume or config.data_path.is_dir()):
-        raise UsageError("--salvage is for a damaged tarball", hint="give the tarball with -f")
-
-
-def _need_folder(option: str, path: Path) -> None:
-    if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"{option}: {path.parent} is no directory that can be written")
 
 
 def _positive(option: str, limit: _Limit) -> _Limit:

@@ -57,20 +57,15 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
             config.data_path.mkdir(parents=True)
     except OSError as error:
         raise StorageFailed(f"{error.filename or directory}: {error.strerror}") from error
-    _make_catalogue(config)
-    click.echo(f"Created an archive in {directory}.")
-    click.echo(f"  {path}: set fetch.contact so that webmasters can reach you")
-    click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
-    click.echo(f"Then run: archec gather --config {quote(str(path))}")
-
-
-def _make_catalogue(config: Config) -> None:
-    """Creates the catalogue if its database is available; otherwise the first run does."""
     try:
         open_catalogue(config.database, base=config.base, create=True).close()
     except CatalogueError as error:
         note(f"warning: {error}")
         note("    the first run creates the catalogue")
+    click.echo(f"Created an archive in {directory}.")
+    click.echo(f"  {path}: set fetch.contact so that webmasters can reach you")
+    click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
+    click.echo(f"Then run: archec gather --config {quote(str(path))}")
 
 
 def _checked(text: str, path: Path) -> Config:

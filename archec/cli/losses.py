@@ -16,7 +16,7 @@ from archec.errors import UsageError
 from archec.gather.operator import accept, awaiting, known_run
 from archec.ids import is_url, typed
 from archec.ids.handles import normalise
-from archec.terminal.output import LineWriter, note, show
+from archec.terminal.output import note, show, show_all
 from archec.tist import iso
 from archec.units import counted
 
@@ -45,17 +45,12 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
         return
     if len(words) > 1:
         raise UsageError(f"{words[1]!r} is not expected", hint="to accept losses: archec losses accept RUN ...")
-    lines, run = LineWriter(), run_of(words[0], config_file, "archec losses") if words else None
+    run = run_of(words[0], config_file, "archec losses") if words else None
     with opened(config_file) as archive:
         if run is not None:
             known_run(archive.catalogue, run)
-        for row in _rows(archive.catalogue, run):
-            if as_json:
-                lines.json(row)
-            else:
-                lines.text("{run}  {group:<5} {id}  {title}".format_map(row).rstrip())
-    if not lines.any and not as_json:
-        note("no losses are held back" + (f" by run {run}" if words else ""))
+        none = "no losses are held back" + (f" by run {run}" if words else "")
+        show_all(_rows(archive.catalogue, run), dict, _lines, as_json=as_json, none=none)
 
 
 def _rows(catalogue: Catalogue, run: int | None) -> Iterator[dict[str, Any]]:
@@ -68,6 +63,10 @@ def _rows(catalogue: Catalogue, run: int | None) -> Iterator[dict[str, Any]]:
                     "run": held_back.run, "run_time": iso(held_back.run), "kind": held_back.kind, "group": group,
                     "id": loss, "title": newest.title if newest is not None else "",
                 }  # fmt: skip
+
+
+def _lines(row: dict[str, Any]) -> tuple[str, ...]:
+    return ("{run}  {group:<5} {id}  {title}".format_map(row).rstrip(),)
 
 
 def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) -> None:

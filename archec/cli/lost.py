@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from archec.errors import UsageError
 from archec.export.units import selection
 from archec.report import lost as losses
 from archec.report.lost import Lost, LostQuery, NamingWork, Returned
-from archec.terminal.output import LineWriter, note
+from archec.terminal.output import show_all
 from archec.tist import MAX_TIST, iso
 from archec.units import human_duration
 
@@ -62,19 +63,13 @@ def lost(
     query = LostQuery(int(time.time()), kinds, since, until, at_least, wanted.archive, reason)
     with opened(config_file) as opened_archive:
         warn_if_unknown(opened_archive.catalogue, wanted)
-        lines = LineWriter()
+        found: Iterable[Lost | Returned]
         found = losses.returned(opened_archive, query) if came_back else losses.lost(opened_archive, query)
-        for one in found:
-            if as_json:
-                lines.json(_value(one, query.now))
-            else:
-                for line in _lines(one, query.now):
-                    lines.text(line)
-        if not lines.any and not as_json:
-            note("no returns found" if came_back else "no losses found")
+        none = "no returns found" if came_back else "no losses found"
+        show_all(found, partial(_value, query.now), partial(_lines, query.now), as_json=as_json, none=none)
 
 
-def _value(one: Lost | Returned, now: int) -> dict[str, Any]:
+def _value(now: int, one: Lost | Returned) -> dict[str, Any]:
     value = asdict(one) | {"last_seen_time": iso(one.last_seen), "lost_time": iso(one.lost)}
     if isinstance(one, Returned):
         value |= {"returned_time": iso(one.returned), "seconds": one.returned - one.lost}
@@ -85,7 +80,7 @@ def _value(one: Lost | Returned, now: int) -> dict[str, Any]:
     return value
 
 
-def _lines(one: Lost | Returned, now: int) -> Iterator[str]:
+def _lines(now: int, one: Lost | Returned) -> Iterator[str]:
     yield one.handle or one.id
     if one.title:
         yield f"    {one.title}"

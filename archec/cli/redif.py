@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import FILE, config_option, json_option, load_or_default
+from archec.cli.common import FILE, config_option, json_option, leave, load_or_default
 from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
 from archec.redif.files import template_names
@@ -30,9 +30,7 @@ from archec.terminal.output import echo, echo_json, note, show
 )
 @json_option
 @config_option
-@click.pass_context
 def redif(
-    context: click.Context,
     files: tuple[Path, ...],
     quiet: bool,
     strict: bool,
@@ -79,7 +77,7 @@ def redif(
     for row in (f"templates: {found}", f"problems: {wrong}", *(summary.table() if codes else ())):
         note(row, prefix="")
     if unread or (strict and codes):
-        context.exit(int(Exit.OPERATOR_ERROR))
+        leave(Exit.OPERATOR_ERROR)
 
 
 def _in_repec(config: Config, file: Path) -> str:

@@ -67,7 +67,6 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
 
 
 def _details(view: RunView) -> Iterator[str]:
-    """All details of one run, as lines."""
     if view.report is not None:
         report = replace(view.report, state=view.state)
         yield from gather_table(report) if view.kind == "gather" else other_table(view.kind, report)

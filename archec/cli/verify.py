@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import click
 
 from archec.archive.opening import Archive
 from archec.audit.check import CheckSummary
-from archec.audit.findings import Finding, Reporter
+from archec.audit.findings import Finding
 from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair, write_descriptor
 from archec.audit.verify import Scope, Summary
 from archec.audit.verify import verify as verify_archive
-from archec.cli.common import DURATION, READABLE, SHARE, SIZE, config_option, json_option
+from archec.cli.common import DURATION, READABLE, SHARE, SIZE, config_option, json_option, leave
 from archec.config import Config, load
 from archec.errors import CatalogueError, Exit, UsageError
 from archec.store.layout import open_store
@@ -36,9 +38,7 @@ from archec.units import counted, human_duration, human_size
 @click.option("--repair-from", "copy", metavar="DIR|URL", help="Repair from this copy of the archive directory.")
 @json_option
 @config_option
-@click.pass_context
 def verify(
-    context: click.Context,
     everything: bool,
     sample: float | None,
     max_time: float | None,
@@ -63,9 +63,9 @@ def verify(
     config = load(config_file)
     sealed = _check_seals(config, seal_files, as_json=as_json)
     if seal_files and not (everything or sample is not None or max_time is not None or copy is not None):
-        context.exit(Exit.DONE if sealed else Exit.CORRUPT)
+        leave(Exit.DONE if sealed else Exit.CORRUPT)
     rewritten = write_descriptor(config, copy) if copy is not None else None
-    with opened_for_audit(config, writable=copy is not None) as archive:
+    with opened_for_audit(config, writable=copy is not None) as archive, ExitStack() as stack:
         repair = None
         if rewritten is not None:
             archive.findings.append(rewritten)
@@ -76,13 +76,13 @@ def verify(
                 raise CatalogueError(f"a repair needs the catalogue: {why}", hint=hint)
             from archec.audit.copies import open_copy  # imports an HTTP client, which is rarely needed
 
-            source = context.with_resource(open_copy(copy, archive.layout, archive.config))
+            source = stack.enter_context(open_copy(copy, archive.layout, archive.config))
             repair = Repair(Archive(archive.config, archive.layout, archive.catalogue), source)
         with meter_for() as meter:
-            summary = verify_archive(archive, scope, meter, printer(as_json=as_json), repair)
-    conclude(context, summary, _lines(summary), as_json=as_json)
+            summary = verify_archive(archive, scope, meter, partial(print_finding, as_json=as_json), repair)
+    conclude(summary, _lines(summary), as_json=as_json)
     if not sealed:
-        context.exit(Exit.CORRUPT)
+        leave(Exit.CORRUPT)
 
 
 def _check_seals(config: Config, files: Sequence[Path], *, as_json: bool) -> bool:
@@ -100,25 +100,19 @@ def _check_seals(config: Config, files: Sequence[Path], *, as_json: bool) -> boo
     return not any(verdict.fault for verdict in verdicts)
 
 
-def printer(*, as_json: bool) -> Reporter:
-    """A function that prints a finding as a line of text or JSON."""
-
-    def report(finding: Finding) -> None:
-        show(finding.as_value(), str(finding), as_json=as_json)
-
-    return report
+def print_finding(finding: Finding, *, as_json: bool) -> None:
+    """Prints a finding as a line of text or JSON."""
+    show(finding.as_value(), str(finding), as_json=as_json)
 
 
-def conclude(
-    context: click.Context, summary: Summary | CheckSummary, lines: Sequence[str], *, as_json: bool
-) -> None:
+def conclude(summary: Summary | CheckSummary, lines: Sequence[str], *, as_json: bool) -> None:
     """Prints the result, as JSON or as ``lines``. Exits with 6 if something is wrong, with 1 if that could not be
     determined."""
     show(summary.as_value(), *lines, as_json=as_json)
     if not summary.clean:
-        context.exit(Exit.CORRUPT)
+        leave(Exit.CORRUPT)
     if summary.tally.by_code["no-scratch-space"]:
-        context.exit(Exit.OPERATOR_ERROR)
+        leave(Exit.OPERATOR_ERROR)
 
 
 def _lines(summary: Summary) -> list[str]:

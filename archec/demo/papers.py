@@ -171,7 +171,6 @@ def _queues(visit: int) -> SiteAnswer:
 
 
 def _text(paper: Paper, version: int) -> str:
-    """The text of a paper, a few paragraphs."""
     finding = paper.abstract.rstrip(".")
     lines = [paper.title, f"by {paper.author}", "", f"Abstract. {paper.abstract}", ""]
     if version > 1:

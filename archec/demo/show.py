@@ -61,7 +61,6 @@ def make_archive(directory: Path) -> Config:
 
 
 def play(config: Config, meter: Meter) -> Iterator[Stage]:
-    """Gathers the stages of the demo one after the other."""
     with DemoSite() as site:
         config = dataclasses.replace(config, fetch=dataclasses.replace(config.fetch, proxy=""))
         for stage, story in zip(STAGES, _STORIES, strict=True):
@@ -71,5 +70,4 @@ def play(config: Config, meter: Meter) -> Iterator[Stage]:
 
 
 def papers_that(word: str) -> list[str]:
-    """Handles of the papers whose story contains ``word``."""
     return [paper.handle for paper in PAPERS if word in paper.story]

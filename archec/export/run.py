@@ -66,7 +66,6 @@ class ExportSummary:
     seconds: float = 0.0
 
     def add(self, result: UnitResult) -> None:
-        """Counts a unit."""
         self.series += 1
         self.changed += bool(result.records)
         self.records.update(result.records)
@@ -79,7 +78,6 @@ class ExportSummary:
         self.faults += len(result.faults)
 
     def as_value(self) -> dict[str, object]:
-        """As JSON."""
         counts = {"records": dict(sorted(self.records.items())), "by_code": dict(sorted(self.by_code.items()))}
         return asdict(self) | counts | {"seconds": round(self.seconds, 3)}
 

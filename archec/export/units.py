@@ -84,7 +84,6 @@ def selection(archive: str | None, series: str | None) -> Selection:
 
 
 def unit_of(tobi: str) -> Unit:
-    """The unit of a tobi."""
     archive = archive_of(tobi)
     return Unit(archive, series_of(tobi)) if archive else OTHER
 

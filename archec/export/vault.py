@@ -45,11 +45,9 @@ class Vault(NamedTuple):
     root: Path
 
     def index_path(self, unit: Unit) -> Path:
-        """The index of a unit."""
         return self.root / "indexes" / f"{unit.name}.cdxj"
 
     def warc(self, unit: Unit, number: int) -> Path:
-        """A WARC file of a unit."""
         return self.root / "archive" / unit.folder / f"{unit.name}+{number:05d}.warc.gz"
 
     def filename(self, path: Path) -> str:
@@ -104,13 +102,11 @@ class TempFile:
         """Does nothing: warcio flushes after each record, and :meth:`finish` syncs once, at the end."""
 
     def drain(self) -> None:
-        """Writes the buffer."""
         if self._buffer:
             self._disk.write(self._fd, self._buffer, str(self.path))
             self._buffer.clear()
 
     def cut(self, size: int) -> None:
-        """Truncates the file to ``size`` bytes."""
         self.drain()
         self._disk.truncate(self._fd, size, str(self.path))
         os.lseek(self._fd, size, os.SEEK_SET)

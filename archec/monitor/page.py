@@ -87,7 +87,6 @@ class Account:
 
 
 def page(account: Account) -> str:
-    """The page as HTML text."""
     title = f"{_e(account.name)}: run {account.run.run}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -82,7 +82,6 @@ class Series:
     growth: tuple[Growth, ...]
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON values."""
         return {
             "incidences": [
                 {"start": item.start, "end": item.end, "tobis": dict(item.tobis), "fobis": dict(item.fobis)}

@@ -70,7 +70,6 @@ class RunView:
 
     @property
     def message(self) -> str:
-        """Its message, such as why it failed."""
         return self.figures.message
 
     @property
@@ -82,7 +81,6 @@ class RunView:
 
     @property
     def problems(self) -> int:
-        """Problems in its data set."""
         return sum(self.figures.problems.by_code.values())
 
     def as_value(self, *, whole: bool = False) -> dict[str, Any]:

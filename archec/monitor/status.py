@@ -100,7 +100,6 @@ class ArchiveStatus:
     damaged: str
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON values."""
         value = asdict(self)
         value["time"] = iso(self.now)
         value["obis"] = self.obis._asdict()

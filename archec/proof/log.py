@@ -39,7 +39,6 @@ class State(msgspec.Struct, frozen=True):
     before: str = ""
 
     def seal(self, origin: str, made: int) -> Seal:
-        """The seal of this state."""
         tree = Tree(self.size, self.peaks)
         return Seal(origin, self.size, tree.root, self.run, self.batch, self.head, self.runs, self.batches, made)
 

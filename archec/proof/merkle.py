@@ -22,12 +22,10 @@ class Range(NamedTuple):
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """The hash of a leaf with these bytes."""
     return hashlib.sha256(b"\x00" + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of a node with two children."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
@@ -40,7 +38,6 @@ class Tree:
             raise ValueError(f"a tree of {size} leaves has {size.bit_count()} peaks, not {len(self.peaks)}")
 
     def add(self, leaf: bytes) -> None:
-        """Adds the hash of another leaf."""
         self.size += 1
         rest = self.size
         while not rest & 1:
@@ -110,7 +107,6 @@ class RangeRoots:
         self._index = 0
 
     def add(self, leaf: bytes) -> None:
-        """Adds the hash of the next leaf."""
         while self._coming and self._index >= self._coming[-1].end:
             self._coming.pop()
         if self._coming and self._index >= self._coming[-1].first:

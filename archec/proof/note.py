@@ -72,14 +72,12 @@ class SigningKey(NamedTuple):
 
     @property
     def verifier(self) -> VerifierKey:
-        """The public half of the key."""
         return VerifierKey(self.name, self._key().public_key().public_bytes_raw())
 
     def __str__(self) -> str:
         return f"{_PRIVATE}{self.name}+{self.verifier.id.hex()}+{base64.b64encode(_ED25519 + self.seed).decode()}"
 
     def sign(self, note: Note) -> Note:
-        """Returns the note with an additional signature."""
         signature = Signature(self.name, self.verifier.id, self._key().sign(note.text.encode()))
         return note._replace(signatures=(*note.signatures, signature))
 

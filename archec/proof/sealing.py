@@ -24,7 +24,6 @@ from archec.units import counted
 
 
 def origin_of(config: Config) -> str:
-    """The name of this archive in its seals."""
     return config.seal.origin or "-".join(config.name.replace("+", "-").split()) or "archec"
 
 
@@ -109,7 +108,6 @@ class Verdict:
     fork: Fork | None = None
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON values."""
         seal = self.seal
         return {
             "seal": self.name, "fault": self.fault, "origin": seal.origin, "size": seal.size, "made": seal.made,
@@ -118,7 +116,6 @@ class Verdict:
         }  # fmt: skip
 
     def as_lines(self) -> Iterator[str]:
-        """As text."""
         if self.fault:
             yield f"{self.name}: {'DECLARED' if self.fork is not None else 'WRONG'}: {self.fault}"
             if self.fork is not None:

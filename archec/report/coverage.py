@@ -66,7 +66,6 @@ class CoverageRow:
     last_seen: int = 0
 
     def add(self, other: CoverageRow) -> None:
-        """Adds the counts of another row."""
         for name in _FIGURES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.last_seen = max(self.last_seen, other.last_seen)

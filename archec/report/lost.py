@@ -222,7 +222,6 @@ def _works(catalogue: Catalogue, url: str, named: list[Obi]) -> Iterator[NamingW
 
 
 def _names_now(tobi: Obi) -> list[str]:
-    """The files in a template's newest version."""
     version = tobi.newest
     return list(dict.fromkeys(ref.url for ref in version.refs)) if version is not None else []
 

@@ -15,14 +15,15 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, TypeVar
 
 import click
 
 from archec.errors import StdoutFailed, UsageError
 
+_T = TypeVar("_T")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _LOOK_AT = 1 << 16
@@ -119,8 +120,29 @@ class LineWriter:
             self._out.flush()
 
     def json(self, value: object) -> None:
-        """Writes a line of JSON."""
         self.raw(json_line(value))
+
+
+def show_all(
+    rows: Iterable[_T],
+    value: Callable[[_T], object],
+    lines: Callable[[_T], Iterable[str]],
+    *,
+    as_json: bool,
+    none: str = "",
+) -> bool:
+    """Prints each row as soon as it is there: its ``value`` as JSON, or else its ``lines``. If there is none, notes
+    ``none`` on stderr, but not with JSON. Returns whether there was one."""
+    out = LineWriter()
+    for row in rows:
+        if as_json:
+            out.json(value(row))
+        else:
+            for line in lines(row):
+                out.text(line)
+    if none and not (out.any or as_json):
+        note(none)
+    return out.any
 
 
 class Writable(Protocol):

@@ -28,7 +28,7 @@ def meter_for(stream: TextIO | None = None) -> Iterator[Meter]:
         yield LogMeter(stream)
         return
     meter = BarMeter(unwatched(stream))
-    with watched(meter.hide):
+    with watched(meter.close):
         try:
             yield meter
         finally:
@@ -73,7 +73,7 @@ class LogMeter:
 class BarMeter:
     """Shows counts, rate and time left, on a wide terminal with a bar. A note that is too long is truncated.
 
-    It disappears at the end of its phase, and while other output is written to the terminal (:meth:`hide`).
+    It disappears at the end of its phase, and while other output is written to the terminal.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -126,15 +126,11 @@ class BarMeter:
         )
         self._show()
 
-    def hide(self) -> None:
+    def close(self) -> None:
         """Removes the bar from the terminal until there is progress again."""
         if self._is_shown:
             self._is_shown = False
             self._progress.stop()
-
-    def close(self) -> None:
-        """Removes the bar from the terminal."""
-        self.hide()
 
     def _show(self) -> None:
         if not self._is_shown:

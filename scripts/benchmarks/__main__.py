@@ -49,7 +49,6 @@ FORGOTTEN = 310.0
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print one JSON document")
     common.add_argument("--folder", type=Path, help="where to make the new folder that is worked in (default: /tmp)")
@@ -75,7 +74,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Runs one benchmark."""
     arguments = parser().parse_args()
     try:
         parent = arguments.folder or Path(tempfile.gettempdir())
@@ -149,7 +147,6 @@ def settle(arguments: argparse.Namespace, scratch: Path) -> None:
 
 
 def say(line: str) -> None:
-    """For the person at the terminal."""
     print(line, file=sys.stderr, flush=True)
 
 

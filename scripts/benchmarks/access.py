@@ -35,7 +35,6 @@ _TIMEOUT = 1.0
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--urls", type=int, default=10_000)
     parser.add_argument("--captures", type=int, default=10)
     parser.add_argument("--one", type=int, default=100_000, help="captures of one URL")

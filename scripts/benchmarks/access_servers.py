@@ -97,7 +97,6 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 

@@ -39,7 +39,6 @@ _ARCHIVE = 5000
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000], help="documents; e.g. 1000000 10000000")
     parser.add_argument("--mongodb", metavar="URL|auto", help="an empty database, or auto: the tests' own server")
 

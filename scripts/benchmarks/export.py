@@ -17,7 +17,6 @@ from benchmarks.runner import BenchmarkError, Finished, Report, archec, find, in
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", type=int, default=4000, help="small files")
     parser.add_argument("--size", type=int, default=20_000, help="bytes of a small file")
@@ -27,7 +26,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """Small files, large files, and small files of one series."""
     wget = find("wget")
     if wget is None:
         raise BenchmarkError("there is no wget")

@@ -93,7 +93,6 @@ class Workload(NamedTuple):
 
     @property
     def files(self) -> int:
-        """How many there are."""
         return len(self.urls)
 
     def listed(self, folder: Path) -> Path:
@@ -104,7 +103,6 @@ class Workload(NamedTuple):
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", type=int, default=5000, help="small files")
     parser.add_argument("--size", type=int, default=20_000, help="bytes of a small file")
@@ -114,7 +112,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """Small files, then large ones."""
     try:
         report.versions["uvloop"] = version("uvloop")
     except PackageNotFoundError:

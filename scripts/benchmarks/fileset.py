@@ -62,7 +62,6 @@ cli()
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", type=int, default=2000, help="small files")
     parser.add_argument("--size", type=int, default=100_000, help="bytes of a small file")
@@ -73,7 +72,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """Small files, then large ones."""
     peers = _peers(arguments, folder, report)
     with nginx(folder / "nginx", 1, report) as workload:
         small = workload("small", arguments.files, arguments.size)

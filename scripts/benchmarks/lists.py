@@ -31,13 +31,11 @@ _FILES = 1.3
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--obis", type=int, default=5_000_000, help="templates and files together")
     parser.add_argument("--rounds", type=int, default=5, help="times that each first row is waited for")
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """Makes the catalogue, then measures each command."""
     works = round(arguments.obis / (1 + _FILES))
     if works < 2000:
         raise BenchmarkError("--obis must be 5,000 or more")

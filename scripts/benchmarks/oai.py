@@ -29,14 +29,12 @@ _FEWEST = 20_000
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--rows", type=int, default=10_000_000, help="items of the index on SQLite")
     parser.add_argument("--mongodb-rows", type=int, default=1_000_000, help="items of the index on MongoDB")
     parser.add_argument("--mongodb", metavar="URL|auto", help="an empty database, or auto: the tests' own server")
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """SQLite, then MongoDB."""
     if min(arguments.rows, arguments.mongodb_rows) < _FEWEST:
         raise BenchmarkError(f"--rows and --mongodb-rows must be {_FEWEST:,} or more")
     report.versions["SQLite"] = sqlite3.sqlite_version

@@ -28,7 +28,6 @@ GOAL = 1.8
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     corpus = os.environ.get("ARCHEC_CORPUS")
     default = Path(corpus) / "RePEc" if corpus else None
     parser.add_argument("corpus", type=Path, nargs="?", metavar="CORPUS_DIR", default=default)

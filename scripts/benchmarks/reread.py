@@ -19,13 +19,11 @@ _RSYNC = "rsync -an"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--files", type=int, default=200_000)
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """A directory, and one of a tenth of the size."""
     if find("rsync") is None:
         raise BenchmarkError("there is no rsync")
     report.versions["rsync"] = version_of("rsync", "--version")

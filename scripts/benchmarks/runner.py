@@ -169,7 +169,6 @@ class Watch:
         self._before = self._now()
 
     def load(self) -> Load:
-        """The load so far."""
         seconds = max(time.monotonic() - self._began, 1 / _TICKS)
         used, steal, own = (now - before for now, before in zip(self._now(), self._before, strict=True))
         return Load(max(0.0, used - own) / seconds, steal / seconds)
@@ -262,11 +261,9 @@ class Measure:
 
     @property
     def median(self) -> float:
-        """The median over the rounds."""
         return statistics.median(self.values)
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self) | {"median": _rounded(self.median), "values": [_rounded(value) for value in self.values]}
 
 
@@ -293,7 +290,6 @@ class Figure:
         return (self.least is None or self.value >= self.least) and (self.most is None or self.value <= self.most)
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON."""
         value = {"name": self.name, "value": _rounded(self.value), "unit": self.unit}
         return value | ({"goal": self.goal, "met": self.met} if self.goal else {})
 
@@ -314,7 +310,6 @@ class Report:
     warnings: list[str] = field(default_factory=list)
 
     def add(self, group: str, name: str, unit: str, values: Sequence[float], note: str = "") -> Measure:
-        """Adds a measure and returns it."""
         measure = Measure(group, name, unit, tuple(values), note)
         self.measures.append(measure)
         return measure
@@ -332,7 +327,6 @@ class Report:
     def judge(
         self, name: str, value: float, unit: str = "x", *, least: float | None = None, most: float | None = None
     ) -> None:
-        """Adds a figure, with its goal if it has one."""
         self.figures.append(Figure(name, value, unit, least, most))
 
     def compare(
@@ -347,7 +341,6 @@ class Report:
         self.judge(name or f"{one.group}: {one.name} / {other.name}", ratio, least=least, most=most)
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON."""
         others, steal = map(_rounded, self.load)
         return {
             "benchmark": self.benchmark,
@@ -363,7 +356,6 @@ class Report:
         }
 
     def as_text(self) -> str:
-        """As a person reads it."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:

@@ -43,7 +43,6 @@ main()
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--runs", type=int, default=3650, help="nightly runs")
     parser.add_argument("--real", type=int, default=20, help="how many of them take place; the others are repetitions")
     parser.add_argument("--archives", type=int, default=2300, help="archives in the directory")
@@ -51,7 +50,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """Makes the archive, then measures."""
     if arguments.runs < arguments.real or arguments.real < 2 or arguments.archives < _CHANGED:
         raise BenchmarkError(f"--runs must be --real or more, which is 2 or more; --archives {_CHANGED} or more")
     report.versions["SQLite"] = sqlite3.sqlite_version
@@ -106,7 +104,6 @@ def _rebuilds(arguments: argparse.Namespace, folder: Path, place: Path, group: s
 
 
 def _write_data_set(folder: Path, archives: int, night: int) -> None:
-    """The current data set of a night."""
     for n in range(archives):
         code = f"a{n:04d}"
         directory = folder / "RePEc" / code / "sss"

@@ -29,7 +29,6 @@ _AFTERWARDS = 5.0
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--entries", type=int, default=10_000_000)
     parser.add_argument("--night", type=int, default=10_000, help="entries of a night's run")

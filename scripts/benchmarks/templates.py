@@ -21,7 +21,6 @@ MEMORY, FLAT = 512, 1.15
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--templates", type=int, default=1_000_000, metavar="N")
     parser.add_argument("--times", type=float, default=3, help="compare memory with so many times N (1: do not)")
     parser.add_argument("--rounds", type=int, default=1)
@@ -44,7 +43,6 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
 
 
 def _one(folder: Path, templates: int, workers: int) -> dict[str, Finished]:
-    """A new archive, in a new folder."""
     (folder / "unpacked").mkdir(parents=True)
     early, late = (folder / f"RePEc-{year}-01-01.tar.gz" for year in (2019, 2020))
     run([sys.executable, ROOT / "scripts" / "make_data_set.py", str(templates), early], folder)

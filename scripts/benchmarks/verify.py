@@ -36,7 +36,6 @@ _SUMS = "md5sum, then sha256sum"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The command line of this benchmark."""
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--templates", type=int, default=100_000)
     parser.add_argument("--files", type=int, default=1_000, help="larger files")
@@ -44,7 +43,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """Files, both, templates."""
     if find("md5sum") is None or find("sha256sum") is None:
         raise BenchmarkError("there is no md5sum or no sha256sum")
     report.versions["md5sum and sha256sum"] = version_of("md5sum", "--version")
