@@ -18,7 +18,7 @@ from archec.access.ordering import merge_rows
 from archec.access.pipeline import apply
 from archec.access.query import Query
 from archec.access.rows import Row
-from archec.access.sources import AskedSource, Errors, LocalSource, Source
+from archec.access.sources import AskedSource, Errors, LocalSource, Source, in_time
 
 T = TypeVar("T")
 Visible = Callable[[Iterator[Row]], Iterator[Row]]
@@ -56,13 +56,11 @@ class Step:
         return merge_rows(list(chain.from_iterable(answers)), query)
 
     async def _in_time(self, source: LocalSource, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        asking = to_thread.run_sync(partial(source.parts, query, errors), abandon_on_cancel=True)
         try:
-            return await asyncio.wait_for(asking, self.timeout)
+            with in_time(self.timeout):
+                return await to_thread.run_sync(partial(source.parts, query, errors), abandon_on_cancel=True)
         except SourceFailed as error:
             errors[source.name] = error.message
-        except asyncio.TimeoutError:
-            errors[source.name] = f"no answer within {self.timeout:g} s"
         return ()
 
 

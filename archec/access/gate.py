@@ -11,8 +11,8 @@ import base64
 import logging
 import os
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 
 from archec.access.audit import AuditLog
@@ -83,12 +83,22 @@ class Gate:
             raise Refused(429, "Too many requests", (("Retry-After", str(wait)),))
         self._buckets[token.hash] = (left - 1, now)
 
-    def transfer(self, viewer: Viewer | None) -> AbstractContextManager[None]:
+    @contextmanager
+    def transfer(self, viewer: Viewer | None) -> Iterator[None]:
         """Wraps the sending of a response. Raises TransferEnded soon after the token has become invalid."""
         task = asyncio.current_task()
         if viewer is None or viewer.token is None or task is None:
-            return nullcontext()
-        return _Transfer(self._transfers, task, viewer.token)
+            yield
+            return
+        self._transfers[task] = viewer.token
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task not in self._transfers:
+                raise TransferEnded("the token is no longer valid") from None
+            raise
+        finally:
+            self._transfers.pop(task, None)
 
     async def watch(self) -> None:
         """Checks rules and running transfers until it is cancelled."""
@@ -122,20 +132,6 @@ class Gate:
         for task in ended:
             del self._transfers[task]
             task.cancel()
-
-
-class _Transfer:
-    """See :meth:`Gate.transfer`."""
-
-    def __init__(self, transfers: dict[asyncio.Task[object], Token], task: asyncio.Task[object], token: Token) -> None:
-        self._transfers, self._task, self._token = transfers, task, token
-
-    def __enter__(self) -> None:
-        self._transfers[self._task] = self._token
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._transfers.pop(self._task, None) is None and kind is asyncio.CancelledError:
-            raise TransferEnded("the token is no longer valid") from None
 
 
 def token_of(authorization: str) -> str:

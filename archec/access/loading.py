@@ -15,20 +15,13 @@ from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.index_files import IndexFile, skip_mark
 from archec.access.posts import Asked
 from archec.access.record import Record, read_record
+from archec.access.remote_records import RangeReader
 from archec.access.rows import Row
 
 _INLINE = 1 << 17
 """Records up to this size are read without a thread."""
 _PIECE = 1 << 18
 _NUMBER = re.compile("[0-9]{1,18}")
-
-
-class Remote(Protocol):
-    """Reads ranges of files on other servers."""
-
-    def pieces(self, url: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
-        """Yields the bytes of a range. If ``length`` is 0, it has no end and the caller stops. Raises LoadFailed."""
-        ...
 
 
 class Loader(Protocol):
@@ -117,7 +110,7 @@ class WarcLoader:
     """Loads records by ``filename``, ``offset`` and ``length``. See :class:`Loader`. With ``source``, only those of
     the rows of that source: WARC files of two sources may have one name."""
 
-    def __init__(self, resolver: Resolver, remote: Remote, source: str = "") -> None:
+    def __init__(self, resolver: Resolver, remote: RangeReader, source: str = "") -> None:
         self._resolver, self._remote, self._source = resolver, remote, source
 
     async def load(self, row: Row, asked: Asked) -> Record | None:

@@ -10,7 +10,7 @@ import re
 import uuid
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -188,17 +188,14 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             raise LoadFailed("it is truncated")
 
 
-class ClosedOnFailure:
+@asynccontextmanager
+async def closed_on_failure(close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
     """Closes a record if the block raises."""
-
-    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
-        self._close = close
-
-    async def __aenter__(self) -> None: ...
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            await self._close()
+    try:
+        yield
+    except BaseException:
+        await close()
+        raise
 
 
 async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], place: str = "") -> Record:
@@ -210,7 +207,7 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
         await plain.aclose()
         await close()
 
-    async with ClosedOnFailure(close_all):
+    async with closed_on_failure(close_all):
         reader = Reader(plain)
         first = await reader.until(_LINE_END)
         while not first.strip():

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import tempfile
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, aclosing
 from typing import IO, Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.posts import Body
 from archec.access.query import joined
 from archec.access.record import unpacked
+from archec.access.sources import in_time
 from archec.web.door import EXPECTED, Response, Sender, fault_of, located, named
 
 T = TypeVar("T")
@@ -26,8 +27,6 @@ MAX_ANSWER = 4 << 30
 _MIN_RATE = 100_000
 """Number of bytes that extend the deadline of a response by one second."""
 _MAX_HOPS = 5
-_AGAIN = 0.1
-"""Seconds after which a task that ignored its cancellation is cancelled again."""
 _NAME = re.compile(r"\{([^{}]+)\}")
 _DOTS = re.compile(r"/(?:\.|%2e){1,2}(?=/|\Z)", re.I)
 _MAX_CACHED = 1000
@@ -66,50 +65,6 @@ class Web:
             raise LoadFailed(fault_of(error).message) from error
 
 
-class Deadline:
-    """A context manager that limits the time of the current task. Data that arrives extends the limit.
-
-    Raises SourceFailed when the time is up. The task is cancelled, and cancelled again if it continues: before Python
-    3.12, ``asyncio.wait_for`` may swallow a cancellation when a result arrives at the same time.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._interrupted = 0
-        self._task: asyncio.Task[Any] | None = None
-        self._handle: asyncio.TimerHandle | None = None
-        self._end = 0.0
-
-    def __enter__(self) -> Deadline:
-        loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
-        self._end = loop.time() + self._seconds
-        self._handle = loop.call_at(self._end, self._expire)
-        return self
-
-    def earn(self, size: int) -> None:
-        """Extends the limit for ``size`` bytes that have arrived."""
-        self._end += size / _MIN_RATE
-
-    def _expire(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._end:
-            self._handle = loop.call_at(self._end, self._expire)
-        elif self._task is not None:
-            self._interrupted += 1
-            self._task.cancel()
-            self._handle = loop.call_later(_AGAIN, self._expire)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-        if self._task is not None and hasattr(self._task, "uncancel"):
-            for _again in range(self._interrupted):
-                self._task.uncancel()
-        if self._interrupted and kind is asyncio.CancelledError:
-            raise SourceFailed(f"no answer within {self._seconds:g} s")
-
-
 async def followed(
     web: Web,
     method: str,
@@ -137,11 +92,10 @@ async def followed(
 
 
 class Fetched(NamedTuple):
-    """The response of an index: the URL that it is from, status, headers, and the body in a file, positioned at its
+    """The response of an index: the URL that it is from, its headers, and the body in a file, positioned at its
     start."""
 
     url: str
-    status: int
     headers: Mapping[str, str]
     body: IO[bytes]
 
@@ -161,24 +115,24 @@ async def fetch(
     *,
     headers: Mapping[str, str] | None = None,
     is_final: Callable[[Response], bool] = lambda response: False,
-) -> Fetched:
-    """Fetches a complete response. See :func:`followed`. Raises SourceFailed."""
-    body = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by its reader
-    try:
-        with Deadline(seconds) as deadline:
-            response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
-            try:
-                await spooled(_plain(response, deadline), body, MAX_ANSWER)
-            finally:
-                await response.aclose()
+) -> Fetched | None:
+    """Fetches a complete response, or None for 404. See :func:`followed`. Raises SourceFailed."""
+    with ExitStack() as stack:
+        body = stack.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
+        try:
+            with in_time(seconds) as scope:
+                response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
+                async with aclosing(response):
+                    await spooled(_plain(response, scope), body, MAX_ANSWER)
+        except LoadFailed as error:
+            raise SourceFailed(error.message) from error
+        if response.status_code == 404:
+            return None
+        if response.status_code >= 400 or (response.status_code != 200 and method != "HEAD"):
+            raise SourceFailed(f"HTTP {response.status_code}")
         body.seek(0)
-        return Fetched(final, response.status_code, response.headers, body)
-    except LoadFailed as error:
-        body.close()
-        raise SourceFailed(error.message) from error
-    except BaseException:
-        body.close()
-        raise
+        stack.pop_all()
+        return Fetched(final, response.headers, body)
 
 
 async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int) -> int:
@@ -196,23 +150,23 @@ async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int) -> 
     return size
 
 
-async def arriving(response: Response, deadline: Deadline | None = None) -> AsyncIterator[bytes]:
-    """Yields the body of a response as it arrives, extending the deadline. Raises LoadFailed."""
+async def arriving(response: Response, scope: CancelScope | None = None) -> AsyncIterator[bytes]:
+    """Yields the body of a response as it arrives, which extends the deadline of ``scope``. Raises LoadFailed."""
     try:
         async for piece in cast(AsyncIterable[bytes], response.stream):
-            if deadline is not None:
-                deadline.earn(len(piece))
+            if scope is not None:
+                scope.deadline += len(piece) / _MIN_RATE
             yield piece
     except EXPECTED as error:
         raise LoadFailed(fault_of(error).message) from error
 
 
-def _plain(response: Response, deadline: Deadline) -> AsyncIterator[bytes]:
+def _plain(response: Response, scope: CancelScope) -> AsyncIterator[bytes]:
     """The body of a response, decompressed if the server used gzip without being asked."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise LoadFailed("its answer has an encoding that was not requested")
-    body = arriving(response, deadline)
+    body = arriving(response, scope)
     return unpacked(body) if encoding.endswith("gzip") else body
 
 

@@ -11,9 +11,9 @@ from urllib.parse import quote
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Arguments, Filter, Query, joined, key_of, uri_of
-from archec.access.remote import Cache, Deadline, Fetched, Health, NotAsked, Web, fetch, filled, same_origin
+from archec.access.remote import Cache, Fetched, Health, NotAsked, Web, fetch, filled, same_origin
 from archec.access.rows import Origin, Row, any_row, made_line
-from archec.access.sources import AskedSource, Errors
+from archec.access.sources import AskedSource, Errors, in_time
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
@@ -41,7 +41,7 @@ class RemoteSource(AskedSource):
         """See :class:`archec.access.sources.AskedSource`."""
         try:
             self.health.check()
-            with Deadline(self._seconds) if self._grouped else nullcontext():
+            with in_time(self._seconds) if self._grouped else nullcontext():
                 rows = await self._rows(query)
         except SourceFailed as error:
             if not isinstance(error, NotAsked):
@@ -97,13 +97,7 @@ class CdxSource(RemoteSource):
 
         async def ask() -> list[Row] | Iterator[Row]:
             answer = await fetch(self._web, "GET", url, url, self._seconds)
-            if answer.status == 404:
-                answer.body.close()
-                return []
-            if answer.status != 200:
-                answer.body.close()
-                raise SourceFailed(f"HTTP {answer.status}")
-            return _in_order(self._parsed(answer, query, self._origin(named)), query)
+            return _in_order(self._parsed(answer, query, self._origin(named)), query) if answer is not None else []
 
         key = (url, query.source_order, *named.items())
         rows = await self._cache.get(key, ask)
@@ -163,7 +157,7 @@ class MementoSource(RemoteSource):
 
         async def ask() -> list[Row]:
             found = await (self._by_timegate(query) if by_gate else self._by_timemap(query))
-            return list(islice(found, MAX_SORTED))
+            return found[:MAX_SORTED]
 
         named = self._named_values(query)
         key = (query.url, query.closest if by_gate else "", *named.items())
@@ -171,46 +165,39 @@ class MementoSource(RemoteSource):
         meant = (row for row in rows if query.range.start <= row.line < query.range.end)
         return (self._loadable(row, named) for row in source_rows(meant, query))
 
-    async def _by_timegate(self, query: Query) -> Iterator[Row]:
+    async def _by_timegate(self, query: Query) -> list[Row]:
         url = filled(self._config.timegate_url, {"url": uri_of(query.url), "timestamp": query.closest})
         headers = {"Accept-Datetime": http_date(query.closest)}
         answer = await fetch(self._web, "HEAD", url, url, self._seconds, headers=headers, is_final=_is_timegate)
+        if answer is None:
+            return []
         answer.body.close()
-        if answer.status == 404:
-            return iter(())
-        if answer.status >= 400:
-            raise SourceFailed(f"HTTP {answer.status}")
         found = list(self._mementos(answer.headers.get("link", ""), query))
         if not found and self._config.timemap_url:
             return await self._by_timemap(query)
-        return iter(found)
+        return found
 
-    async def _by_timemap(self, query: Query) -> Iterator[Row]:
+    async def _by_timemap(self, query: Query) -> list[Row]:
         if not self._config.timemap_url:
             raise SourceFailed("it has no TimeMap: use closest")
         first = filled(self._config.timemap_url, {"url": uri_of(query.url), "timestamp": query.closest})
         pages, seen = [first], {first}
-        found: list[Iterator[Row]] = []
+        found: dict[bytes, Row] = {}
         while pages and len(seen) <= _MAX_PAGES:
             page = pages.pop(0)
             answer = await fetch(self._web, "GET", page, first, self._seconds)
-            if answer.status == 404:
-                answer.body.close()
+            if answer is None:
                 break
-            if answer.status != 200:
-                answer.body.close()
-                raise SourceFailed(f"HTTP {answer.status}")
             with answer.body:
                 text = answer.body.read(64 << 20).decode("utf-8", "replace")
-            found.append(iter(list(self._mementos(text, query))))
+            found |= {row.line: row for row in self._mementos(text, query)}
             for uri, attributes in parse_links(text):
                 further = joined(answer.url, uri)
                 is_page = "timemap" in attributes.get("rel", "").split() and same_origin(further, answer.url)
                 if is_page and further not in seen:
                     seen.add(further)
                     pages.append(further)
-        unique = {row.line: row for row in chain.from_iterable(found)}
-        return iter(unique.values())
+        return list(found.values())
 
     def _mementos(self, text: str, query: Query) -> Iterator[Row]:
         origin = self._origin(self._named_values(query))

@@ -12,9 +12,10 @@ from typing import TypeVar
 
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
-from archec.access.record import Record, exactly, one_piece, read_file, read_record
-from archec.access.remote import MAX_ANSWER, Deadline, Health, Web, arriving, followed, spooled
+from archec.access.record import Record, closed_on_failure, exactly, one_piece, read_file, read_record
+from archec.access.remote import MAX_ANSWER, Health, Web, arriving, followed, spooled
 from archec.access.rows import Row
+from archec.access.sources import in_time
 from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
 from archec.web.door import Response
@@ -46,15 +47,12 @@ class ReplayLoader:
             raise Refused(405, f"{asked.method} is not allowed on the live web", (("Allow", ", ".join(self._methods)),))
         stack = AsyncExitStack()
         try:
-            with Deadline(self._seconds):
-                response, final = await self._answered(stack, row, url, asked)
-            return await self._record(stack, row, response, final)
+            async with closed_on_failure(stack.aclose):
+                with in_time(self._seconds):
+                    response, final = await self._answered(stack, row, url, asked)
+                return await self._record(stack, row, response, final)
         except SourceFailed as error:
-            await stack.aclose()
             raise NotInTime(error.message) from error
-        except BaseException:
-            await stack.aclose()
-            raise
 
     async def _answered(self, stack: AsyncExitStack, row: Row, url: str, asked: Asked) -> tuple[Response, str]:
         """The response for a row and its URL. Redirects on the live web are captures, too, and are not followed."""
@@ -73,7 +71,7 @@ class ReplayLoader:
     async def _record(self, stack: AsyncExitStack, row: Row, response: Response, url: str) -> Record:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.headers.get("warcserver-type") == "warc" or kind == "application/warc-record":
-            with Deadline(self._seconds):
+            with in_time(self._seconds):
                 return await read_record(arriving(response), stack.aclose, url)
         http = _http_head(response, url, is_live=row.origin.type == "live")
         size, body = await self._sized(stack, response)
@@ -92,7 +90,7 @@ class ReplayLoader:
             ("Content-Length", str(len(head) + size)),
         ]
         record = Record(headers, head, size, body, stack.aclose)
-        with Deadline(self._seconds):
+        with in_time(self._seconds):
             await record.read_if_small()
         return record
 
@@ -104,14 +102,14 @@ class ReplayLoader:
             return (0, one_piece(b"")) if without else (int(text), exactly(arriving(response), int(text)))
         spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by the stack
         stack.callback(spool.close)
-        with Deadline(self._seconds) as deadline:
-            size = await spooled(arriving(response, deadline), spool, MAX_ANSWER)
+        with in_time(self._seconds) as scope:
+            size = await spooled(arriving(response, scope), spool, MAX_ANSWER)
         spool.seek(0)
         return size, read_file(spool)
 
 
 class RangeReader:
-    """Ranges of files on servers that the operator has configured. See :class:`archec.access.loading.Remote`.
+    """Ranges of files on servers that the operator has configured.
 
     ``seconds`` is the timeout for the headers of a response and the first bytes of its body, which identify a record. A
     server that keeps timing out is skipped for a while.
@@ -121,7 +119,7 @@ class RangeReader:
         self._web, self._seconds, self._health = web, seconds, Health()
 
     async def pieces(self, url: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
-        """See :class:`archec.access.loading.Remote`."""
+        """Yields the bytes of a range. If ``length`` is 0, it has no end and the caller stops. Raises LoadFailed."""
         last = str(offset + length - 1) if length else ""
         headers = {"Range": f"bytes={offset}-{last}"}
         if self._health.is_out:
@@ -149,7 +147,7 @@ class RangeReader:
     async def _in_time(self, answer: Awaitable[T], seconds: float) -> T:
         """Awaits with a timeout. Raises LoadFailed. ``seconds`` is what remains of the server's time."""
         try:
-            with Deadline(seconds):
+            with in_time(seconds):
                 return await answer
         except SourceFailed as error:
             self._health.failed()

@@ -15,7 +15,7 @@ from archec.access.exchange import BodyAnswer, answer, as_uri, error_header
 from archec.access.obi_source import TYPE
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, parse_filters
-from archec.access.record import END, ClosedOnFailure, Record, one_piece
+from archec.access.record import END, Record, closed_on_failure, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, of_date
@@ -63,7 +63,7 @@ async def load(
             if record is None:
                 continue
             try:
-                async with ClosedOnFailure(record.close):
+                async with closed_on_failure(record.close):
                     if row.origin.type != "live" and is_self_redirect(record, row.url):
                         raise LoadFailed("a redirect to itself")
                     return Loaded(row, await resolved(collection, step, row, record, viewer, errors))
@@ -83,7 +83,7 @@ async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Aske
         try:
             record = await loader.load(row, asked)
             if record is not None:
-                async with ClosedOnFailure(record.close):
+                async with closed_on_failure(record.close):
                     check_record(record, row, viewer)
                 return record
         except LoadFailed as error:

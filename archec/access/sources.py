@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from anyio import CancelScope, fail_after
 
 from archec.access.errors import SourceFailed
 from archec.access.query import Query
@@ -91,3 +94,13 @@ def guarded(rows: Iterator[Row], name: str, errors: Errors) -> Iterator[Row]:
         yield from rows
     except SourceFailed as error:
         errors[name] = error.message
+
+
+@contextmanager
+def in_time(seconds: float) -> Iterator[CancelScope]:
+    """Limits the time of a block. Raises SourceFailed when it is up."""
+    try:
+        with fail_after(seconds) as scope:
+            yield scope
+    except TimeoutError as error:
+        raise SourceFailed(f"no answer within {seconds:g} s") from error
