@@ -34,31 +34,6 @@ from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 
-__all__ = [
-    "ArchecError",
-    "BadName",
-    "BrokenChain",
-    "CatalogueError",
-    "CatalogueGone",
-    "CatalogueRefused",
-    "ConfigError",
-    "CorruptArchive",
-    "CorruptJournal",
-    "DamagedDataSet",
-    "DataSetError",
-    "Exit",
-    "LockHeld",
-    "NotHeld",
-    "Occupied",
-    "RetractedDataSet",
-    "StdoutFailed",
-    "StorageFailed",
-    "StorageFull",
-    "UndatedDataSet",
-    "UsageError",
-    "gravest",
-]
-
 
 class Exit(IntEnum):
     """The exit codes of every archec command; ``docs/operations.md`` has the same table."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from archec.catalogue.codec import canonical, plain
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import COLLECTION, KINDS, TEXTS, Kind, Obi
+from archec.catalogue.model import COLLECTION, KINDS, TEXTS, Obi
 from archec.errors import CatalogueError
 
 
@@ -30,7 +30,8 @@ def dump(catalogue: Catalogue, *, everything: bool) -> Iterator[str]:
             elif obi.history:
                 yield _line(COLLECTION[kind], {"id": obi.id, **_states(obi)})
     for kind in TEXTS:
-        yield from _texts(catalogue, kind)
+        for text, tist, held in catalogue.texts(kind):
+            yield _line(TEXTS[kind], {"id": text, "at": {"tist": tist, "id": held}})
     if everything:
         yield from _rest(catalogue)
 
@@ -64,11 +65,6 @@ def _whole(obi: Obi) -> dict[str, Any]:
     elif obi.kind == "fobi":
         whole |= {"visit": None if obi.visit is None else plain(obi.visit), "due": obi.due}
     return whole
-
-
-def _texts(catalogue: Catalogue, kind: Kind) -> Iterator[str]:
-    for text, tist, obi in catalogue.texts(kind):
-        yield _line(TEXTS[kind], {"id": text, "at": {"tist": tist, "id": obi}})
 
 
 def _rest(catalogue: Catalogue) -> Iterator[str]:

@@ -9,9 +9,9 @@ and everything else is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -38,18 +38,8 @@ _Item = tuple[str, Any]
 _LONGEST = 600
 
 
-class Known(Protocol):
-    """What a fold reads of the current state; a catalogue implements it."""
-
-    def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]: ...
-
-    def run(self, tist: int) -> Run | None: ...
-
-    def data_sets(self) -> list[DataSet]: ...
-
-
 def changes_of(
-    records: Sequence[Record], position: Position, known: Known, *, fresh: Collection[str] = frozenset()
+    records: Sequence[Record], position: Position, known: Catalogue, *, fresh: Collection[str] = frozenset()
 ) -> Changes:
     """Derives the changes that a journal batch makes to the catalogue.
 
@@ -89,7 +79,7 @@ def changes_of(
     )
 
 
-def _known_obis(changes: Sequence[ObiChange], known: Known) -> dict[_Key, Obi]:
+def _known_obis(changes: Sequence[ObiChange], known: Catalogue) -> dict[_Key, Obi]:
     ids: dict[Kind, set[str]] = {}
     for change in changes:
         ids.setdefault(change.kind, set()).add(change.id)
@@ -133,7 +123,7 @@ def fold_obi(obi: Obi | None, change: ObiChange, stamp: int) -> Obi:
     )
 
 
-def _fold_runs(records: Sequence[Record], known: Known) -> list[Run]:
+def _fold_runs(records: Sequence[Record], known: Catalogue) -> list[Run]:
     runs: dict[int, Run] = {}
     for record in records:
         if isinstance(record, RunStart):
@@ -156,7 +146,7 @@ def _fold_runs(records: Sequence[Record], known: Known) -> list[Run]:
     return list(runs.values())
 
 
-def _fold_data_sets(records: Sequence[Record], known: Known) -> list[DataSet]:
+def _fold_data_sets(records: Sequence[Record], known: Catalogue) -> list[DataSet]:
     data_sets: dict[int, DataSet] = {}
     for record in records:
         if isinstance(record, DataSetRead):
@@ -219,21 +209,7 @@ def _changes(items: Sequence[_Item], like: Changes) -> Changes:
     return Changes(like.position, **{name: [item for of, item in items if of == name] for name in _collections()})
 
 
-_NAMES: Sequence[Callable[[Any], object]] = (
-    lambda item: item.id,
-    lambda item: item.key,
-    lambda item: item.sha256,
-    lambda item: item.base_url,
-    lambda item: item.host,
-    lambda item: item.tist,
-)
-
-
 def _name(item: object) -> str:
     """The identifier of an item, for messages."""
-    for named in _NAMES:
-        try:
-            return str(named(item))
-        except AttributeError:
-            continue
-    return str(item)
+    names = ("id", "key", "sha256", "base_url", "host", "tist")
+    return str(next((getattr(item, name) for name in names if hasattr(item, name)), item))

@@ -29,9 +29,6 @@ TEXTS: Mapping[Kind, str] = {"tobi": "vi", "fobi": "vo"}
 AT_ONCE = 1
 """The due date of a fobi that is to be visited immediately."""
 
-CORE = "all"
-"""The core archive: its directory holds the archive and series templates of all archives."""
-
 
 class Refipo(NamedTuple):
     """Reference to file information: a File cluster of a tobi. ``url`` is the id of the fobi."""

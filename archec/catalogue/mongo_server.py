@@ -151,7 +151,6 @@ def _translate(error: PyMongoError, shown: str) -> ArchecError:
     if isinstance(error, (ConnectionFailure, WTimeoutError)) or codes & _GONE or error.timeout:
         return CatalogueGone(
             f"{shown}: the MongoDB server became unavailable: {_brief(error)}",
-
             hint="everything committed is kept; run again when the server is back",
         )
     if codes & _FULL:
@@ -167,17 +166,19 @@ def _translate(error: PyMongoError, shown: str) -> ArchecError:
 
 def _codes(error: PyMongoError) -> set[int]:
     if isinstance(error, BulkWriteError):
-        details = error.details or {}
-        faults = [*details.get("writeErrors", ()), *details.get("writeConcernErrors", ())]
-        return {fault.get("code", 0) for fault in faults}
+        return {fault.get("code", 0) for fault in _faults(error)}
     return {error.code or 0} if isinstance(error, OperationFailure) else set()
+
+
+def _faults(error: BulkWriteError) -> list[Document]:
+    details = error.details or {}
+    return [*details.get("writeErrors", ()), *details.get("writeConcernErrors", ())]
 
 
 def _brief(error: PyMongoError) -> str:
     """A short message for an error, without the topology and complete documents that pymongo adds."""
     if isinstance(error, BulkWriteError):
-        details = error.details or {}
-        faults = [*details.get("writeErrors", ()), *details.get("writeConcernErrors", ())]
+        faults = _faults(error)
         text = str(faults[0].get("errmsg", "")) if faults else "bulk write failed"
     else:
         text = str(error)

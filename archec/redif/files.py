@@ -10,6 +10,7 @@ import fnmatch
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from archec.redif.encoding import BOM_UTF8, count_lines
@@ -146,7 +147,7 @@ def in_parts(path: str, member: int, chunks: Iterator[bytes]) -> Iterator[Blob |
     first = next(chunks, b"")
     encoding = _UTF16.get(first[:2], "")
     decoder = _Utf16(encoding) if encoding else None
-    utf8 = decoder.utf8(first[2:], chunks) if decoder else _prepend(first, chunks)
+    utf8 = decoder.utf8(first[2:], chunks) if decoder else chain([first], chunks)
     buffer = bytearray()
     part, line, skipping = 0, 1, False
     for chunk in utf8:
@@ -175,11 +176,6 @@ def in_parts(path: str, member: int, chunks: Iterator[bytes]) -> Iterator[Blob |
         yield Unread.of(path, "utf-16-damaged", "the file is marked as UTF-16 but is not UTF-16 throughout")
 
 
-def _prepend(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from chunks
-
-
 class _Utf16:
     """Converts chunks of UTF-16 to UTF-8. Invalid input becomes U+FFFD and sets ``damaged``."""
 
@@ -189,7 +185,7 @@ class _Utf16:
         self.damaged = False
 
     def utf8(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        for chunk in _prepend(first, chunks):
+        for chunk in chain([first], chunks):
             yield self._decode(chunk, False)
         yield self._decode(b"", True)
 

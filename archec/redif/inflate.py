@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 import zstandard
 
@@ -79,18 +79,6 @@ def chunks(raw: Raw) -> Iterator[bytes]:
     return iter(lambda: raw.read(CHUNK), b"")
 
 
-class _Inflater(Protocol):
-    """The common interface of the decompressors of lzma and bz2."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = ...) -> bytes: ...
-
-
 def _gunzip(raw: Raw) -> Iterator[bytes]:
     inflater = _inflate_module()
     failures: tuple[type[Exception], ...] = (zlib.error, inflater.error)
@@ -120,7 +108,9 @@ def _gunzip(raw: Raw) -> Iterator[bytes]:
         data = _next_stream(raw, stream.unused_data, "gzip", _GZIP)
 
 
-def _streams(new: Callable[[], _Inflater], name: str, magic: bytes) -> Callable[[Raw], Iterator[bytes]]:
+def _streams(
+    new: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor], name: str, magic: bytes
+) -> Callable[[Raw], Iterator[bytes]]:
     def inflate(raw: Raw) -> Iterator[bytes]:
         data = raw.read()
         while data:

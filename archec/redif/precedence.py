@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from archec.ids import archive_of, series_of
 
-_CORE = "all"
+CORE = "all"
 """The directory of the core archive, which has templates of all archives."""
 _SERIES = re.compile(r"[a-z0-9]{6}")
 
@@ -112,7 +112,7 @@ def misplaced(handle_id: str, path: str) -> str:
         len(there) == 2 and _SERIES.fullmatch(there[1]) and (there[0] == archive or there[1] == series)
     ):
         return ""
-    if not there or not _is_code(there[0]) or there[0] == _CORE:
+    if not there or not _is_code(there[0]) or there[0] == CORE:
         return ""
     return "".join(f"{part}/" for part in (there if there[0] == archive else there[:1]))
 

@@ -104,7 +104,7 @@ class DirectoryTree(Source):
                 yield Unread.of(path, "link", "a symbolic link, which is not followed")
             elif kind != "directory" and not self._counts(path):
                 yield Other(path)
-            elif not _is_utf8(name):
+            elif not name.isascii() and any("\udc80" <= char <= "\udcff" for char in name):
                 yield Unread.of(path + "/" * (kind == "directory"), "bad-name", "the name is not UTF-8")
             elif kind == "directory":
                 yield from self._descend(directory, name, path)
@@ -226,10 +226,6 @@ def _listing(directory: int) -> tuple[list[str], dict[str, str]]:
                 kinds[name] = "other"
     names.sort(key=os.fsencode)
     return names, kinds
-
-
-def _is_utf8(name: str) -> bool:
-    return name.isascii() or not any("\udc80" <= char <= "\udcff" for char in name)
 
 
 def _why(error: OSError) -> tuple[str, str]:

@@ -137,20 +137,14 @@ def _listed(directory: Path) -> Iterator[Path]:
 
 def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:
     try:
-        return os.open(part, _INNER, dir_fd=fd)
-    except FileNotFoundError:
+        with suppress(FileNotFoundError):
+            return os.open(part, _INNER, dir_fd=fd)
         if make is None:
             return None
-    except OSError as error:
-        raise _not_a_directory(error, where) from error
-    make.mkdir(part, fd, where)
-    try:
+        make.mkdir(part, fd, where)
         return os.open(part, _INNER, dir_fd=fd)
     except OSError as error:
-        raise _not_a_directory(error, where) from error
-
-
-def _not_a_directory(error: OSError, where: str) -> Exception:
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return CorruptArchive(f"{where}: a directory of the store was replaced by a file or a link")
-    return failure(error, where)
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            message = f"{where}: a directory of the store was replaced by a file or a link"
+            raise CorruptArchive(message) from error
+        raise failure(error, where) from error

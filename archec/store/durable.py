@@ -16,8 +16,8 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -34,9 +34,7 @@ _TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})
 _MORE = "allow more open files (ulimit -n)"
 _DENIED = frozenset({errno.EACCES, errno.EPERM})
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
-_NO_LINK = frozenset(
-    {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
-)
+_NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _TEMP = re.compile(r"\.\+[0-9]+-[0-9]+\.part")
@@ -123,12 +121,9 @@ class Disk:
 
     def create(self, name: str, dir_fd: int, path: str) -> int | None:
         """A new file, open for writing, read-only for everyone else; None if the name is taken."""
-        try:
+        with storage_errors(path), suppress(FileExistsError):
             return os.open(name, _NEW, 0o444, dir_fd=dir_fd)
-        except FileExistsError:
-            return None
-        except OSError as error:
-            raise failure(error, path) from error
+        return None
 
     def write(self, fd: int, data: Data, path: str) -> None:
         """Writes all of ``data``."""
@@ -178,7 +173,6 @@ class Disk:
 
     def fsync(self, fd: int, path: str) -> None:
         """Syncs one file."""
-
         with storage_errors(path):
             os.fsync(fd)
 
@@ -207,12 +201,8 @@ class Disk:
 
     def mkdir(self, name: str, dir_fd: int, path: str) -> None:
         """Creates a directory, unless it exists."""
-        try:
+        with storage_errors(path), suppress(FileExistsError):
             os.mkdir(name, dir_fd=dir_fd)
-        except FileExistsError:
-            return
-        except OSError as error:
-            raise failure(error, path) from error
 
     def rename_noreplace(
         self, old: str, old_fd: int, new: str, new_fd: int, path: str
@@ -234,17 +224,14 @@ class Disk:
                 return "gone"
             if number not in _UNSUPPORTED:
                 raise failure(OSError(number, os.strerror(number)), path)
-        try:
-            try:
+        with storage_errors(path):
+            with suppress(FileNotFoundError):
                 os.lstat(new, dir_fd=new_fd)
-            except FileNotFoundError:
+                return "exists"
+            with suppress(FileNotFoundError):
                 os.rename(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd)
                 return "done"
-            return "exists"
-        except FileNotFoundError:
-            return "gone"
-        except OSError as error:
-            raise failure(error, path) from error
+        return "gone"
 
     def replace(self, old: str, new: str, dir_fd: int, path: str) -> None:
         """Renames within a directory and replaces an existing file: never used for the name of an obi."""
@@ -253,13 +240,10 @@ class Disk:
 
     def symlink(self, target: str, name: str, dir_fd: int, path: str) -> bool:
         """Creates a symbolic link; False if the name exists."""
-        try:
+        with storage_errors(path), suppress(FileExistsError):
             os.symlink(target, name, dir_fd=dir_fd)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            raise failure(error, path) from error
-        return True
+            return True
+        return False
 
     def link(
         self, old: str, old_fd: int, new: str, new_fd: int, path: str
@@ -280,13 +264,10 @@ class Disk:
     def unlink(self, name: str, dir_fd: int, path: str) -> bool:
         """Removes a name; False if it does not exist. Only for temporary files and the plain form of finished
         journals."""
-        try:
+        with storage_errors(path), suppress(FileNotFoundError):
             os.unlink(name, dir_fd=dir_fd)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise failure(error, path) from error
-        return True
+            return True
+        return False
 
 
 def _kernel() -> tuple[int, int]:
@@ -295,15 +276,15 @@ def _kernel() -> tuple[int, int]:
 
 
 def create_temp(
-    disk: Disk, dir_fd: int, directory: str, numbers: Iterable[int] | None = None
+    disk: Disk, dir_fd: int, directory: str, numbers: Iterator[int] | None = None
 ) -> tuple[int, str]:
     """A new temporary file in an open directory, and its name with the next free number of ``numbers``."""
-    for n in numbers or count():
-        name = temp_name(n)
+    numbers = numbers or count()
+    while True:
+        name = temp_name(next(numbers))
         fd = disk.create(name, dir_fd, f"{directory}/{name}")
         if fd is not None:
             return fd, name
-    raise AssertionError("count() has no end")
 
 
 @contextmanager
@@ -388,9 +369,9 @@ def read_file(path: str | Path, most: int = -1) -> bytes:
         return file.read(most)
 
 
-def append_durably(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
+def append_durably(path: str | Path, data: bytes, *, disk: Disk) -> None:
     """Appends to a small file, which is created if it does not exist. A kill may leave a part of ``data``."""
-    disk, where = disk or Disk(), os.fspath(path)
+    where = os.fspath(path)
     with storage_errors(where):
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
@@ -409,13 +390,13 @@ def _mode(created: int, path: str) -> int:
 
 
 @contextmanager
-def atomic_stream(path: str | Path, *, mode: int | None = None, disk: Disk | None = None) -> Iterator[BinaryIO]:
+def atomic_stream(path: str | Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file of any size that durably replaces ``path`` at the end of the block, or not at all after an exception.
 
     ``mode`` is its mode from the start. The default is the mode of the file it replaces, or else read permission for
     everybody and write permission for the owner, as limited by the umask."""
-    disk, where = disk or Disk(), os.fspath(path)
-    with _taking_place(disk, where) as fd, storage_errors(where), open(fd, "wb", closefd=False) as file:
+    where = os.fspath(path)
+    with _taking_place(Disk(), where) as fd, storage_errors(where), open(fd, "wb", closefd=False) as file:
         os.fchmod(fd, _mode(fd, where) if mode is None else mode)
         yield file
 

@@ -72,11 +72,3 @@ class Located(NamedTuple):
 
     path: str
     hops: tuple[LinkStep, ...]
-
-
-class Digest(NamedTuple):
-    """Hex digests and size in bytes of what is held."""
-
-    md5: str
-    sha256: str
-    size: int

@@ -9,6 +9,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -57,12 +58,9 @@ class JournalFile(NamedTuple):
 
 def journals(layout: Layout) -> list[JournalFile]:
     """All journals in the order of their tists; if a crash left both forms, the finished one."""
-    try:
+    names: list[str] = []
+    with storage_errors(layout.runs), suppress(FileNotFoundError):
         names = os.listdir(layout.runs)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise failure(error, layout.runs) from error
     found: dict[int, JournalFile] = {}
     for name in names:
         match = JOURNAL_NAME.fullmatch(name)

@@ -14,12 +14,12 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 from archec.errors import LockHeld
 from archec.progress import Meter
-from archec.store.durable import failure, storage_errors
+from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST, iso
 
@@ -64,20 +64,16 @@ class RunLock:
             raise LockHeld(f"{self._path}: this process already has the lock")
         with storage_errors(self._path):
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
-        try:
-            if not _take(fd):
-                who = _read(fd)
-                raise LockHeld(
-                    f"{self._path}: another run is active on this archive: {who or 'an unknown one'}",
-                    hint="wait until it ends, or use --wait if the command has it",
-                )
-            self._write(fd)
-        except OSError as error:
-            os.close(fd)
-            raise failure(error, self._path) from error
-        except BaseException:
-            os.close(fd)
-            raise
+            try:
+                if not _take(fd):
+                    raise LockHeld(
+                        f"{self._path}: another run is active on this archive: {_read(fd) or 'an unknown one'}",
+                        hint="wait until it ends, or use --wait if the command has it",
+                    )
+                self._write(fd)
+            except BaseException:
+                os.close(fd)
+                raise
         self._fd = fd
         return self
 
@@ -116,20 +112,14 @@ def run_lock(layout: Layout, what: str, meter: Meter, *, wait: bool) -> Iterator
 def holder(layout: Layout) -> Holder | None:
     """The current holder of the run lock, None if it is free. Has no side effects."""
     path = layout.root / LOCK
-    try:
+    with storage_errors(path), suppress(FileNotFoundError):
         fd = os.open(path, os.O_RDONLY | _FLAGS)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise failure(error, path) from error
-    try:
-        if _flock(fd, fcntl.LOCK_SH):
-            return None
-        return _read(fd) or Holder(0, "?", -1, "an unknown run")
-    except OSError as error:
-        raise failure(error, path) from error
-    finally:
-        os.close(fd)
+        try:
+            if not _flock(fd, fcntl.LOCK_SH):
+                return _read(fd) or Holder(0, "?", -1, "an unknown run")
+        finally:
+            os.close(fd)
+    return None
 
 
 def _flock(fd: int, how: int) -> bool:

@@ -12,6 +12,7 @@ import io
 import os
 import re
 import stat
+from contextlib import suppress
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar
 
 from archec.digest import Digests
@@ -19,7 +20,7 @@ from archec.errors import BadName, CorruptArchive, NotHeld
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
 from archec.store.directories import Directories
 from archec.store.durable import failure, storage_errors
-from archec.store.interface import Digest, LinkStep, Located
+from archec.store.interface import LinkStep, Located
 from archec.store.layout import Layout
 from archec.tist import tist_of_path
 
@@ -128,14 +129,6 @@ class Reader:
         finally:
             os.close(fd)
 
-    def digest(self, tist: int, id: str) -> Digest:  # noqa: A002
-        """The digests and the size of what was noted of an obi at ``tist``."""
-        digests = Digests()
-        with self.open(tist, id) as file:
-            while data := file.read(_BUFFER):
-                digests.update(data)
-        return Digest(digests.md5, digests.sha256, digests.size)
-
     def close(self) -> None:
         """Closes the directories; may be called repeatedly."""
         self._directories.close()
@@ -168,10 +161,13 @@ def open_held(layout: Layout, path: str) -> BinaryIO:
         return reader.open_path(path)
 
 
-def digest(layout: Layout, tist: int, id: str) -> Digest:  # noqa: A002
-    """Like :meth:`Reader.digest`, for a single obi."""
-    with Reader(layout) as reader:
-        return reader.digest(tist, id)
+def digest(layout: Layout, tist: int, id: str) -> Digests:  # noqa: A002
+    """The checksums and the size of what was noted of an obi at ``tist``."""
+    digests = Digests()
+    with open_obi(layout, tist, id) as file:
+        while data := file.read(_BUFFER):
+            digests.update(data)
+    return digests
 
 
 # -- links ----------------------------------------------------------------------------------------
@@ -242,20 +238,17 @@ def id_of_name(name: str) -> str | None:
         return None
     if name in ("%2E", "%2E%2E"):
         return "." * (len(name) // 3)
-    try:
+    with suppress(BadName):
         return unescape(name)
-    except BadName:
-        return None
+    return None
 
 
 def tist_of_directory(layout: Layout, directory: str) -> int:
     """The tist of a relative directory of obis. Raises :class:`BadName`."""
     parts = directory.split("/")
-    try:
+    with suppress(ValueError):  # digits of other scripts, or too many
         if len(parts) == layout.depth and (not layout.fanout or _FAN.fullmatch(parts[3])):
             return tist_of_path("/".join(parts[:3]))
-    except ValueError:  # digits of other scripts, or too many
-        pass
     raise BadName(f"{directory!r} is not the directory of a tist")
 
 
@@ -265,13 +258,10 @@ def _look(directories: Directories, path: str) -> str | os.stat_result | None:
     fd = directories.find(directory)
     if fd is None:
         return None
-    try:
+    with storage_errors(f"{directories.layout.root}/{path}"), suppress(FileNotFoundError):
         state = os.lstat(name, dir_fd=fd)
         return os.readlink(name, dir_fd=fd) if stat.S_ISLNK(state.st_mode) else state
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise failure(error, f"{directories.layout.root}/{path}") from error
+    return None
 
 
 def _variant(directories: Directories, path: str, id: str | None) -> str | None:  # noqa: A002
@@ -297,12 +287,10 @@ def _goal(layout: Layout, path: str, text: str) -> str | DeadLink:
         elif part not in ("", "."):
             parts.append(part)
     goal = "/".join(parts)
-    try:
+    with suppress(BadName):
         if parts and _NAME.fullmatch(parts[-1]):
             tist_of_directory(layout, goal.rpartition("/")[0])
             return goal
-    except BadName:
-        pass
     return DeadLink("escapes", path, f"is a link to {shown(goal)}, where no object can be")
 
 

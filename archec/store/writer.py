@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -46,11 +47,11 @@ class Temp:
 
     __slots__ = ("_fd", "_store", "_where", "digests", "path")
 
-    def __init__(self, store: Writer, path: str, fd: int, digests: Digests | None = None) -> None:
+    def __init__(self, store: Writer, path: str, fd: int, digests: Digests) -> None:
         self.path = path
         """The relative path in the store."""
         self._store, self._fd, self._where = store, fd, f"{store.layout.root}/{path}"
-        self.digests = digests or Digests()
+        self.digests = digests
         """The digests of the bytes written so far."""
 
     @property
@@ -135,14 +136,10 @@ class Writer(Reader):
         its digests include SHA-1. None if it is gone. Only for the holder of the run lock."""
         directory, name = _temp_parts(temp)
         dir_fd = self._directories.find(directory)
-        where = f"{self.layout.root}/{temp}"
-        try:
-            fd = None if dir_fd is None else os.open(name, _APPEND, dir_fd=dir_fd)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise failure(error, where) from error
-        return None if fd is None else Temp(self, temp, fd, Digests(sha1=True))
+        with storage_errors(f"{self.layout.root}/{temp}"), suppress(FileNotFoundError):
+            if dir_fd is not None:
+                return Temp(self, temp, os.open(name, _APPEND, dir_fd=dir_fd), Digests(sha1=True))
+        return None
 
     def put(self, tist: int, id: str, data: Data) -> Stored:  # noqa: A002
         """Writes ``data`` to a complete temporary file."""
@@ -204,16 +201,12 @@ class Writer(Reader):
         """Syncs one temporary file; if it is gone, :meth:`_place` reports it."""
         _temp_parts(temp)
         where = f"{self.layout.root}/{temp}"
-        try:
+        with storage_errors(where), suppress(FileNotFoundError):
             fd = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise failure(error, where) from error
-        try:
-            self.disk.fsync(fd, where)
-        finally:
-            os.close(fd)
+            try:
+                self.disk.fsync(fd, where)
+            finally:
+                os.close(fd)
 
     def _place(self, placement: Placement, touched: dict[str, None]) -> CommitResult:
         temp, tist, id, sha256 = placement  # noqa: A001
@@ -275,9 +268,8 @@ class Writer(Reader):
     def _copy(self, source: str, tist: int, id: str, touched: dict[str, None]) -> CommitResult:  # noqa: A002
         """Restates contents by a copy, if the file system does not allow (more) hard links."""
         with self.open_path(source) as file, self.temp(tist, id) as temp:
-            with storage_errors(f"{self.layout.root}/{source}"):
-                while data := file.read(_BUFFER):
-                    temp.write(data)
+            while data := file.read(_BUFFER):
+                temp.write(data)
             stored = temp.close(sync=True)
         outcome = self._place(Placement(stored.temp, tist, id, stored.sha256), touched)
         if outcome.kind == "occupied":
@@ -286,18 +278,15 @@ class Writer(Reader):
 
     def _held(self, tist: int, id: str) -> str | None:  # noqa: A002
         """Syncs the file that (tist, id) resolves to, and returns its sha256; None if there is none."""
-        try:
+        with suppress(NotHeld, CorruptArchive):
             path = self.locate(tist, id).path
             with self.open_path(path) as file:
                 sha256 = hashlib.sha256()
                 while data := file.read(_BUFFER):
                     sha256.update(data)
                 self.disk.fsync(file.fileno(), f"{self.layout.root}/{path}")
-        except (NotHeld, CorruptArchive):
-            return None
-        except OSError as error:
-            raise failure(error, f"{self.layout.root}/{self.layout.path(tist, id)}") from error
-        return sha256.hexdigest()
+            return sha256.hexdigest()
+        return None
 
     def _sync_directories(self, touched: dict[str, None]) -> None:
         """Syncs the names in the directories of the batch and in their new parents."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.ids import escape, file_name
 from archec.store.durable import open_directory
-from archec.store.interface import Digest, Link, Placement
+from archec.store.interface import Link, Placement
 from archec.store.layout import Layout, create
 from archec.store.reader import digest, id_of_name, locate, open_held, open_obi
 from archec.store.writer import Writer
@@ -55,7 +55,8 @@ def refused(layout: Layout, id: str = FOO) -> str:  # noqa: A002
 
 def test_digest(held: Layout) -> None:
     md5, sha256 = (hashlib.new(name, b"held").hexdigest() for name in ("md5", "sha256"))
-    assert digest(held, TIST, BAR) == Digest(md5, sha256, 4)
+    found = digest(held, TIST, BAR)
+    assert (found.md5, found.sha256, found.size) == (md5, sha256, 4)
 
 
 @pytest.mark.parametrize("id", [FOO, "RePEc:aaa:bbb:c", "/", "http:", "https://x", "ftp:/y", ".", "\0", "a" * 4000])
