@@ -208,4 +208,4 @@ def run_of(path: str) -> int:
 
 def size_of(journal: JournalFile) -> int:
     with storage_errors(journal.path):
-        return journal.path.stat().st_size
+        return journal.path.lstat().st_size

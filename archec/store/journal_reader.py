@@ -99,6 +99,8 @@ def newest_batch(path: Path) -> int:
 def open_plain(path: Path, *, packed: bool | None = None) -> BinaryIO:
     """A journal's plain bytes, from either form (determined by its name, or by ``packed``); links are not followed."""
     with storage_errors(path):
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise CorruptJournal(f"{path}: is not a file")
         fd = os.open(path, _OPEN)
     raw = open(fd, "rb", buffering=_BUFFER)  # noqa: SIM115 - the caller closes it
     if not (path.name.endswith(".gz") if packed is None else packed):

@@ -153,6 +153,12 @@ FAULTS: dict[str, Fault] = {
         at("last journal", truncate), {"last journal": "journal-damaged"}, {"last journal": "journal-damaged"}
     ),
     "emptied journal": Fault(at("journal", empty), {"journal": "journal-damaged"}, {"journal": "journal-damaged"}),
+    **{
+        f"{what.__name__} in place of a journal": Fault(
+            at("journal", what), {"journal": "journal-damaged"}, {"journal": "journal-damaged"}
+        )
+        for what in (directory, pipe, link_to_itself, link_to_passwd)
+    },
     "deleted journal": Fault(
         at("journal", Path.unlink), {"journal": "journal-missing"}, {"journal": "journal-missing"}
     ),

@@ -188,7 +188,7 @@ def test_a_file_that_is_no_journal(flat: Layout) -> None:
     with pytest.raises(StorageFailed, match="No such file"):
         lines_of(path)
     path.symlink_to("/etc/passwd")
-    with pytest.raises(StorageFailed):
+    with pytest.raises(CorruptJournal, match="is not a file"):
         lines_of(path)
     with pytest.raises(StorageFailed):
         JournalWriter(flat, TIST)
