@@ -23,11 +23,6 @@ class Checksums(NamedTuple):
     sha256: str | None = None
     other: str | None = None
 
-    @classmethod
-    def of(cls, digests: Digests) -> Checksums:
-        """The checksums in ``digests``."""
-        return cls(digests.md5, digests.sha1, digests.sha256)
-
 
 def read_whole(stream: BinaryIO) -> tuple[Digests, bytes]:
     """Reads a stream to its end. Returns its checksums and its first 4096 bytes."""
@@ -68,14 +63,14 @@ def other_checksum(file: FilesetManifestFile) -> tuple[str, str] | None:
     return (kind, digits) if _OTHERS.get(kind) == len(digits) and _HEX.fullmatch(digits) else None
 
 
-def mismatch(file: FilesetManifestFile, size: int, found: Checksums) -> Status | None:
-    """Compares bytes with the manifest's size and checksums of a file, as far as it has them. Returns the status of the
-    first mismatch, or None.
+def mismatch(file: FilesetManifestFile, found: Digests | FilesetManifestFile) -> Status | None:
+    """Compares what was found with the manifest's size and checksums of a file, as far as it has them. Returns the
+    status of the first mismatch, or None.
 
     Checksums are ignored if ``extra`` has ``soft_checksum``: some platforms state that of another form of the file.
     """
     soft = (file.extra or {}).get("soft_checksum") is True
-    if file.size is not None and file.size != size:
+    if file.size is not None and file.size != found.size:
         return Status.MISMATCH_SIZE
     checks = (
         (file.sha256, found.sha256, Status.MISMATCH_SHA256),

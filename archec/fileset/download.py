@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import AsyncIterable, Callable, Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
@@ -19,8 +20,9 @@ from archec.archive.ledger import Download, Ledger
 from archec.catalogue.model import FilesetManifestFile
 from archec.config import FetchConfig
 from archec.fileset.asking import Asker
-from archec.fileset.checksums import Checksums, mismatch, other_checksum
+from archec.fileset.checksums import mismatch, other_checksum
 from archec.fileset.platforms.base import FilesetPlatformHelper
+from archec.fileset.records import Body
 from archec.fileset.redaction import public_text, public_url
 from archec.fileset.status import PlatformHttpError, Status
 from archec.store.writer import Temp, Writer
@@ -47,18 +49,6 @@ _ZIP = "application/zip"
 PAGE = "text/html"
 """The value of ``NotFetched.received`` for a login or error page that was sent with status 200 instead of the file."""
 _PAGES = re.compile(r"\.(?:x?html?|aspx?|php)$", re.I)
-
-
-class Fetched(NamedTuple):
-    """A complete and verified download, in a temporary file; ``status`` and ``headers`` are those of the response."""
-
-    temp: str
-    size: int
-    sums: Checksums
-    mimetype: str
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    terminal_url: str
 
 
 class NotFetched(NamedTuple):
@@ -92,32 +82,28 @@ class Progress(Protocol):
         """Called with the number of bytes that were received."""
 
 
+@dataclass(frozen=True, slots=True)
 class Downloader:
     """Downloads files for one run."""
 
-    def __init__(
-        self,
-        asker: Asker,
-        writer: Writer,
-        ledger: Ledger,
-        run: int,
-        threads: Executor,
-        config: FetchConfig,
-        progress: Progress,
-    ) -> None:
-        self._asker, self._writer, self._ledger, self._run = asker, writer, ledger, run
-        self._threads, self._config, self._progress = threads, config, progress
+    asker: Asker
+    writer: Writer
+    ledger: Ledger
+    run: int
+    threads: Executor
+    config: FetchConfig
+    progress: Progress
 
     async def fetch(
         self, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None, room: Room
-    ) -> Fetched | NotFetched:
-        """Downloads a file from ``url``, to be kept as the fobi ``obi``. Stops at the limit of ``room`` and at the size
-        in the manifest.
+    ) -> Body | NotFetched:
+        """Downloads a file from ``url``, to be kept as the fobi ``obi``, and verifies it. Stops at the limit of
+        ``room`` and at the size in the manifest.
 
         Resumes the partial download of an earlier process, and leaves one itself if it is interrupted. Raises
         StorageFull, StorageFailed, BudgetSpent.
         """
-        self._progress.begin()
+        self.progress.begin()
         transfer = _Transfer(self, file, url, obi, helper, room)
         try:
             return await transfer.run()
@@ -145,8 +131,8 @@ class _Transfer:
         self._is_kept = False
         self._head = b""
 
-    async def run(self) -> Fetched | NotFetched:
-        left = self._of._ledger.left(self._obi)
+    async def run(self) -> Body | NotFetched:
+        left = self._of.ledger.left(self._obi)
         if left is not None:
             whole = await self._take_up(left)
             if whole is not None:
@@ -164,18 +150,18 @@ class _Transfer:
                 await self._in_thread(self._write, self._pieces)
                 now, seconds = self._size, time.monotonic() - began
                 has_grown = bool(self._answer.validator) and now > most + min(_BLOCK, most // 100)
-                is_slow = seconds > _GRACE and now - first < self._of._config.min_rate * seconds
+                is_slow = seconds > _GRACE and now - first < self._of.config.min_rate * seconds
                 failures = 0 if has_grown and not is_slow else failures + 1
                 most = max(most, now)
-                if failures > self._of._config.retries or attempts >= _MOST_ATTEMPTS:
+                if failures > self._of.config.retries or attempts >= _MOST_ATTEMPTS:
                     self.keep()
                     status = error.status if error.status is Status.BLOCKED_ADDRESS else Status.ERROR_PLATFORM_DOWNLOAD
                     return NotFetched(status, error.message)
 
-    async def _take_up(self, left: Download) -> Fetched | NotFetched | None:
+    async def _take_up(self, left: Download) -> Body | NotFetched | None:
         """Takes over the partial download of an earlier process. Returns its outcome if it is complete; else the next
         attempt continues it, or starts again if it has no validator."""
-        temp = self._of._writer.take_up(left.temp)
+        temp = self._of.writer.take_up(left.temp)
         if temp is None:
             return None
         await self._in_thread(temp.reread)
@@ -183,14 +169,14 @@ class _Transfer:
         self._take(self._temp.size)
         self._answer = left
         digests = self._temp.digests
-        is_complete = self._file.size is not None and mismatch(self._file, digests.size, Checksums.of(digests)) is None
+        is_complete = self._file.size is not None and mismatch(self._file, digests) is None
         if is_complete or (left.sha256 and digests.sha256 == left.sha256):
             return await self._judge(self._temp)
         if left.sha256 or not left.validator:
             self._restart()
         return None
 
-    async def _attempt(self) -> Fetched | NotFetched | None:
+    async def _attempt(self) -> Body | NotFetched | None:
         """Sends one request. Returns the outcome, or None if another request is needed. Raises PlatformHttpError."""
         headers: dict[str, str] = {}
         size = self._size
@@ -198,7 +184,7 @@ class _Transfer:
             headers = {"Range": f"bytes={size}-", "If-Range": self._answer.validator}
         elif size:
             self._restart()
-        async with self._of._asker.request(self._url, headers, self._helper) as response:
+        async with self._of.asker.request(self._url, headers, self._helper) as response:
             status = response.status_code
             end = self._end_of(response) if status == 206 else 0
             if status == 416 and self._temp is not None and self._is_whole(response):
@@ -227,12 +213,12 @@ class _Transfer:
                 self._obi, validator=_validator(fields), status=200, headers=public,
                 content_type=public_text(fields.get("content-type", "")), terminal_url=public_url(str(response.url)),
             )  # fmt: skip
-        writer = self._of._writer
+        writer = self._of.writer
         if self._temp is None:
-            self._temp = writer.temp(self._of._run, self._obi, sha1=True)
+            self._temp = writer.temp(self._of.run, self._obi, sha1=True)
         length = fields.get("content-length", "")
         if self._temp.size or not length.isdecimal() or int(length[:18]) >= _BLOCK:
-            self._of._ledger.note(self._download())
+            self._of.ledger.note(self._download())
         most = self._file.size
         slack = (most or 0) // 1000 + 1000 if self._is_packed else 0  # gzip makes random bytes longer
         waiting = 0
@@ -242,7 +228,7 @@ class _Transfer:
                 self._pieces.append(piece)
                 waiting += len(piece)
                 self._take(len(piece))
-                self._of._progress.received(len(piece))
+                self._of.progress.received(len(piece))
                 self._is_over = self._room.left < 0
                 if self._is_over or (most is not None and self._size > most + slack):
                     break
@@ -291,7 +277,7 @@ class _Transfer:
                 self._head = data[:_HEAD]
             self._temp.write(data)
 
-    async def _judge(self, temp: Temp) -> Fetched | NotFetched:
+    async def _judge(self, temp: Temp) -> Body | NotFetched:
         """Verifies a complete body and returns the outcome."""
         file = self._file
         if self._is_over:
@@ -304,7 +290,7 @@ class _Transfer:
         except asyncio.CancelledError:
             self._note()
             raise
-        digests, sums = temp.digests, Checksums.of(temp.digests)
+        digests = temp.digests
         self._read_head(temp)
         head, answer = self._head, self._answer
         kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
@@ -319,9 +305,8 @@ class _Transfer:
         if bare_type(file.mimetype or "") not in ("", UNKNOWN):
             kind = sniff(head, file.mimetype or "", dict(answer.headers).get("content-encoding", ""))
         self._note(digests.sha256)
-        return Fetched(
-            temp.path, digests.size, sums, kind, answer.status, answer.headers, answer.terminal_url
-        )  # fmt: skip
+        terminal = "" if answer.terminal_url == public_url(self._url) else answer.terminal_url
+        return Body(digests, kind, answer.status, answer.headers, terminal, temp.path)
 
     def _read_head(self, temp: Temp) -> None:
         """Reads the first bytes of a file that an earlier process received, or that was decompressed."""
@@ -335,10 +320,10 @@ class _Transfer:
         # A large file is synced here, in a thread: syncing it with its batch would block all downloads.
         temp.close(sync=temp.size >= _BLOCK)
         self._read_head(temp)
-        digests, sums = temp.digests, Checksums.of(temp.digests)
-        status = mismatch(self._file, digests.size, sums)
+        digests = temp.digests
+        status = mismatch(self._file, digests)
         if status is not None:
-            return NotFetched(status, f"received {digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256}")
+            return NotFetched(status, f"received {digests.size} bytes with md5 {digests.md5}, sha256 {digests.sha256}")
         other = other_checksum(self._file)
         if other is not None and _digest_of(self._path(temp), other[0]) != other[1]:
             return NotFetched(Status.MISMATCH, f"received {digests.size} bytes with another {other[0]} than {other[1]}")
@@ -361,7 +346,7 @@ class _Transfer:
         either."""
         size = self._file.size
         most = size if size is not None else temp.size + self._room.left
-        plain = self._of._writer.temp(self._of._run, self._obi, sha1=True)
+        plain = self._of.writer.temp(self._of.run, self._obi, sha1=True)
         is_it = False
         try:
             is_it = await self._in_thread(_unpack, self._path(temp), plain, most)
@@ -380,22 +365,22 @@ class _Transfer:
 
     def _note(self, sha256: str = "") -> None:
         """Records a closed file in the ledger, so that it is kept."""
-        self._of._ledger.note(self._download(sha256))
+        self._of.ledger.note(self._download(sha256))
         self._is_kept = True
 
     def _path(self, temp: Temp) -> Path:
-        return Path(self._of._writer.layout.root) / temp.path
+        return Path(self._of.writer.layout.root) / temp.path
 
     def _download(self, sha256: str = "") -> Download:
         path = self._temp.path if self._temp is not None else ""
-        return replace(self._answer, temp=path, tist=self._of._run, sha256=sha256)
+        return replace(self._answer, temp=path, tist=self._of.run, sha256=sha256)
 
     def _take(self, count: int) -> None:
         self._size += count
         self._room.left -= count
 
     def _start(self, work: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
-        return asyncio.get_running_loop().run_in_executor(self._of._threads, work, *arguments)
+        return asyncio.get_running_loop().run_in_executor(self._of.threads, work, *arguments)
 
     async def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await _finished(self._start(work, *arguments))
@@ -420,7 +405,7 @@ class _Transfer:
             return
         self._take(-self._size)
         self._temp.discard()
-        self._of._ledger.over([self._obi])
+        self._of.ledger.over([self._obi])
 
 
 async def _finished(writing: asyncio.Future[_T]) -> _T:

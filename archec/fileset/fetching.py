@@ -12,13 +12,13 @@ from archec.archive.commit import CommitItem
 from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
-from archec.fileset.checksums import Checksums, mismatch, read_whole
+from archec.fileset.checksums import mismatch, read_whole
 from archec.fileset.context import Work
-from archec.fileset.download import UNPACKED, Fetched, NotFetched, Room
+from archec.fileset.download import UNPACKED, NotFetched, Room
 from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import Body, file_item, replaced_item
-from archec.fileset.redaction import public_text, public_url
+from archec.fileset.redaction import public_text
 from archec.fileset.status import Status
 from archec.fileset.strategy_choice import StrategyPolicy
 from archec.ids import normalise_url
@@ -95,19 +95,17 @@ async def fetch_one(
     if place is not None:
         held = await asyncio.get_running_loop().run_in_executor(None, _held, work, file, obi, known, place)
         if held is not None:
-            body, sums = held
-            room.left -= body.size
-            item, tist = file_item(known, obi, body, work.run)
+            room.left -= held.digests.size
+            item, tist = file_item(known, obi, held, work.run)
             work.commits.add(item)
-            work.kept(item, body)
+            work.kept(item, held)
             work.ledger.over([obi])
-            return _whole_file(file, sums, body, tist, Status.EXISTS)
+            return _whole_file(file, held, tist, Status.EXISTS)
     if helper is not None and not helper.is_documented and not await work.asker.allowed(url):
         return _failed(file, Status.ROBOTS, "robots.txt does not allow it")
-    outcome = await work.downloader.fetch(file, url, obi, helper, room)
-    if isinstance(outcome, NotFetched):
-        return _failed(file, outcome.status, outcome.message, outcome.received)
-    body = _body(outcome, public_url(url))
+    body = await work.downloader.fetch(file, url, obi, helper, room)
+    if isinstance(body, NotFetched):
+        return _failed(file, body.status, body.message, body.received)
     if known is None:
         item, tist = file_item(known, obi, body, work.run)
     else:
@@ -116,7 +114,7 @@ async def fetch_one(
         work.commits.discard(body.temp)
     work.commits.add(item)
     work.kept(item, body)
-    return _whole_file(file, outcome.sums, body, tist, Status.SUCCESS)
+    return _whole_file(file, body, tist, Status.SUCCESS)
 
 
 def received_item(work: Work, known: Obi | None, obi: str, body: Body) -> tuple[CommitItem, int]:
@@ -127,7 +125,7 @@ def received_item(work: Work, known: Obi | None, obi: str, body: Body) -> tuple[
         return item, tist
     place = known.bytes_at(tist), obi
     there = _read_held(work, place)
-    if there is not None and there[0].sha256 == body.sha256:
+    if there is not None and there[0].sha256 == body.digests.sha256:
         return item, tist
     _log.warning("%s: the held copy of %d is damaged; what was received is stored again", obi[:300], place[0])
     return replaced_item(known, tist, body, work.run), tist
@@ -140,14 +138,6 @@ def _read_held(work: Work, place: tuple[int, str]) -> tuple[Digests, bytes] | No
             return read_whole(stream)
     except (NotHeld, CorruptArchive, StorageFailed):
         return None
-
-
-def _body(fetched: Fetched, url: str) -> Body:
-    sums = fetched.sums
-    return Body(
-        sums.sha256 or "", sums.md5 or "", fetched.size, fetched.mimetype, fetched.status, fetched.headers,
-        "" if fetched.terminal_url == url else fetched.terminal_url, fetched.temp,
-    )  # fmt: skip
 
 
 def _place(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -> tuple[int, str] | None:
@@ -171,26 +161,22 @@ def _place(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -
 
 def _held(
     work: Work, file: FilesetManifestFile, obi: str, known: Obi | None, place: tuple[int, str]
-) -> tuple[Body, Checksums] | None:
+) -> Body | None:
     """Reads the bytes held at ``place`` again. Returns None unless they can be read and match the manifest."""
     there = _read_held(work, place)
     if there is None:
         return None
     digests, head = there
-    sums = Checksums.of(digests)
-    if mismatch(file, digests.size, sums) is not None:
+    if mismatch(file, digests) is not None:
         return None
     terminal = known.visit.target if known is not None and known.visit is not None and place[1] == obi else ""
     kind = sniff(head, file.mimetype or "")
-    body = Body(digests.sha256, digests.md5, digests.size, kind, terminal=terminal, place=place)
-    return body, sums
+    return Body(digests, kind, terminal=terminal, place=place)
 
 
-def _whole_file(
-    file: FilesetManifestFile, sums: Checksums, body: Body, tist: int, status: Status
-) -> FilesetManifestFile:
+def _whole_file(file: FilesetManifestFile, body: Body, tist: int, status: Status) -> FilesetManifestFile:
     """A file's row, completed with checksums, size and media type. Platform values that differ go to ``extra``."""
-    extra = file.extra or {}
+    extra, sums = file.extra or {}, body.digests
     if file.md5 is not None and file.md5 != sums.md5:
         extra = {**extra, "platform_md5": file.md5}
     if packed := dict(body.headers).get(UNPACKED):
@@ -202,7 +188,7 @@ def _whole_file(
     else:
         ours = file.mimetype or ours
     return replace(
-        file, size=body.size, md5=sums.md5, sha1=sums.sha1, sha256=sums.sha256, mimetype=ours, extra=extra,
+        file, size=sums.size, md5=sums.md5, sha1=sums.sha1, sha256=sums.sha256, mimetype=ours, extra=extra,
         status=status.value, terminal_url=body.terminal or file.platform_url, terminal_dt=timestamp(tist),
     )  # fmt: skip
 

@@ -15,11 +15,12 @@ from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
-from archec.fileset.checksums import Checksums, mismatch, read_whole
+from archec.fileset.checksums import mismatch, read_whole
 from archec.fileset.finding import identifier_of
 from archec.fileset.interior import open_member
 from archec.fileset.manifest import Manifest, decode, is_whole, safe_path
 from archec.fileset.model import FilesetPlatformItem
+from archec.fileset.result import FilesetFile
 from archec.ids import is_fileset, normalise_url, parse_fileset, target_uri, urlkey
 from archec.store.reader import open_obi
 from archec.tist import MAX_TIST, iso
@@ -212,7 +213,7 @@ def verify_fileset(archive: Archive, held: HeldFileset) -> Iterator[FileFinding]
             yield FileFinding(file.path, file.platform_url or "", str(error))
             continue
         hard = FilesetManifestFile(file.path, file.size, file.md5, file.sha1, file.sha256)
-        status = mismatch(hard, digests.size, Checksums.of(digests))
+        status = mismatch(hard, digests)
         if status is not None:
             message = f"{status}: {_described(digests.size, digests.sha256)}, not {_described(file.size, file.sha256)}"
             yield FileFinding(file.path, file.platform_url or "", message)
@@ -286,31 +287,22 @@ def _identity(file: FilesetManifestFile | None) -> str | None:
     return None if file is None else file.sha256 if is_whole(file) else file.status
 
 
-class Capture(NamedTuple):
-    """What a result says about a file. ``cdx`` is the access layer's row for its state. ``revisit_cdx`` is the row for
-    the visit in this run, if it found an earlier state unchanged."""
-
-    terminal: dict[str, Any]
-    file_meta: dict[str, Any]
-    cdx: dict[str, Any] | None = None
-    revisit_cdx: dict[str, Any] | None = None
-
-
-def capture_of(catalogue: Catalogue, file: FilesetManifestFile, run: int, status: int = 200) -> Capture:
-    """The capture of a held file. ``status`` is the HTTP status of its response."""
+def capture_of(catalogue: Catalogue, file: FilesetManifestFile, run: int, status: int = 200) -> FilesetFile:
+    """What a result says about a held file. ``status`` is the HTTP status of its response. ``cdx`` is its row in
+    the access layer's index, ``revisit_cdx`` that for the visit in this run, if it found an earlier state unchanged."""
     url = file.platform_url or ""
     cdx, revisit = _rows(catalogue, url, file.sha256, run)
-    return Capture(
-        {
+    return FilesetFile(
+        terminal={
             "terminal_url": file.terminal_url or url, "terminal_dt": file.terminal_dt, "terminal_status_code": status,
             "terminal_sha1hex": file.sha1,
         },
-        {
+        file_meta={
             "size_bytes": file.size, "md5hex": file.md5, "sha1hex": file.sha1, "sha256hex": file.sha256,
             "mimetype": file.mimetype,
         },
-        cdx,
-        revisit,
+        cdx=cdx,
+        revisit_cdx=revisit,
     )  # fmt: skip
 
 

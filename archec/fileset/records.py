@@ -28,12 +28,10 @@ NEVER = MAX_TIST + 1
 class Body(NamedTuple):
     """The bytes of a fobi: in a temporary file, or held already at ``place`` (tist and id).
 
-    ``terminal`` is the URL after all redirects; empty if there were none.
+    ``digests`` have a SHA-1. ``terminal`` is the URL after all redirects; empty if there were none.
     """
 
-    sha256: str
-    md5: str
-    size: int
+    digests: Digests
     mimetype: str
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
@@ -45,21 +43,22 @@ class Body(NamedTuple):
 def file_item(known: Obi | None, obi: str, body: Body, run: int) -> tuple[CommitItem, int]:
     """Returns the record for a file, a response or a page, and the tist of the state with its bytes."""
     fobi = known or Obi(obi, "fobi")
-    state = fobi.history.at(run)
-    outcome = Outcome.SAME if state == body.sha256 else Outcome.NEW if state is None else Outcome.CHANGED
+    state, digests = fobi.history.at(run), body.digests
+    sha256 = digests.sha256
+    outcome = Outcome.SAME if state == sha256 else Outcome.NEW if state is None else Outcome.CHANGED
     fields = dict(body.headers)
     etag, modified = fields.get("etag", ""), fields.get("last-modified", "")
     visit = Visit(run, outcome.value, body.status, body.terminal, etag, modified, checked=run, read=run)
-    if state == body.sha256:
+    if state == sha256:
         entry = fobi.history.entry_at(run)
         return CommitItem(ObiChange("fobi", obi, visit=visit, due=NEVER)), entry[0] if entry is not None else run
     kind = "returned" if state is None and len(fobi.history) else outcome.value
-    note = Note(run, kind, status=body.status, headers=body.headers, suspect="" if body.size else "empty")
-    version = Version(body.sha256, body.md5, body.size, None, body.mimetype)
-    record = ObiChange("fobi", obi, "", {run: body.sha256}, (), version, {run: note}, visit, NEVER)
+    note = Note(run, kind, status=body.status, headers=body.headers, suspect="" if digests.size else "empty")
+    version = Version(sha256, digests.md5, digests.size, None, body.mimetype)
+    record = ObiChange("fobi", obi, "", {run: sha256}, (), version, {run: note}, visit, NEVER)
     if body.place is not None:
         return CommitItem(record, restated=(HardLink(*body.place, run, obi),)), run
-    return CommitItem(record, Placement(body.temp, run, obi, body.sha256)), run
+    return CommitItem(record, Placement(body.temp, run, obi, sha256)), run
 
 
 def replaced_item(known: Obi, tist: int, body: Body, run: int) -> CommitItem:
@@ -67,11 +66,12 @@ def replaced_item(known: Obi, tist: int, body: Body, run: int) -> CommitItem:
     stored again, under the tist of the run."""
     note = replace(known.notes[tist], at=run, target="")
     visit = Visit(run, Outcome.SAME.value, body.status, body.terminal, checked=run, read=run)
-    version = known.versions[body.sha256]
+    sha256 = body.digests.sha256
+    version = known.versions[sha256]
     record = ObiChange(
-        "fobi", known.id, "", {tist: body.sha256}, (), version, {tist: note}, visit, NEVER, kept={run: body.sha256}
+        "fobi", known.id, "", {tist: sha256}, (), version, {tist: note}, visit, NEVER, kept={run: sha256}
     )
-    return CommitItem(record, Placement(body.temp, run, known.id, body.sha256))
+    return CommitItem(record, Placement(body.temp, run, known.id, sha256))
 
 
 def manifest_of(

@@ -201,7 +201,7 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
 
         def kept(item: CommitItem, body: Body) -> None:
             if item.placement is not None:
-                report.stored_bytes += body.size
+                report.stored_bytes += body.digests.size
             if isinstance(item.record, ObiChange):
                 report.visited(item.record)
 

@@ -63,23 +63,31 @@ class FilesetIngestStrategy:
             return None
         message = _first_failure(kept)
         status = Status.SUCCESS_PARTIAL if message else Status.SUCCESS_EXISTING
-        return self._captured(ArchiveStrategyResult(
-            ingest_strategy=self.strategy.value, status=status.value, manifest=kept, bundle=held.manifest.bundle,
-            state=held.state, message=message,
-        ))  # fmt: skip
+        return self._result(status, kept, message, held.manifest.bundle, held.state)
 
-    def _captured(self, done: ArchiveStrategyResult) -> ArchiveStrategyResult:
-        """Adds the capture of the data file or the bundle, if it is held."""
-        file = done.manifest[0] if self.strategy.is_file and done.manifest else done.bundle
+    def _result(
+        self, status: Status, files: list[FilesetManifestFile], message: str,
+        bundle: FilesetManifestFile | None = None, state: str = "",
+    ) -> ArchiveStrategyResult:  # fmt: skip
+        """Builds the result, with the capture of the data file or the bundle if it is held."""
+        done = ArchiveStrategyResult(
+            ingest_strategy=self.strategy.value, status=status.value, manifest=files, bundle=bundle, state=state,
+            message=message,
+        )  # fmt: skip
+        file = files[0] if self.strategy.is_file and files else bundle
         if file is None or not is_whole(file):
             return done
         self.work.commits.commit()  # capture_of reads the catalogue
-        terminal, meta, cdx, revisit = capture_of(self.work.archive.catalogue, file, self.work.run)
-        if file is done.bundle:
+        found = capture_of(self.work.archive.catalogue, file, self.work.run)
+        if file is bundle:
             return replace(
-                done, bundle_terminal=terminal, bundle_file_meta=meta, bundle_cdx=cdx, bundle_revisit_cdx=revisit
-            )
-        return replace(done, file_terminal=terminal, file_file_meta=meta, file_cdx=cdx, file_revisit_cdx=revisit)
+                done, bundle_terminal=found.terminal, bundle_file_meta=found.file_meta, bundle_cdx=found.cdx,
+                bundle_revisit_cdx=found.revisit_cdx,
+            )  # fmt: skip
+        return replace(
+            done, file_terminal=found.terminal, file_file_meta=found.file_meta, file_cdx=found.cdx,
+            file_revisit_cdx=found.revisit_cdx,
+        )  # fmt: skip
 
 
 class WebStrategy(FilesetIngestStrategy):
@@ -96,10 +104,7 @@ class WebStrategy(FilesetIngestStrategy):
         urls = [file.platform_url or "" for file in item.manifest or ()]
         listed = public_files(item.manifest or [])
         files = await fetch_all(self.work, self.helper, listed, urls, self.limits)
-        status = overall(files, single=self.strategy.is_file)
-        return self._captured(ArchiveStrategyResult(
-            ingest_strategy=self.strategy.value, status=status.value, manifest=files, message=_first_failure(files)
-        ))  # fmt: skip
+        return self._result(overall(files, single=self.strategy.is_file), files, _first_failure(files))
 
 
 class WebBundledStrategy(FilesetIngestStrategy):
@@ -124,32 +129,24 @@ class WebBundledStrategy(FilesetIngestStrategy):
             if extra.get("received") == PAGE:
                 raise PlatformRestrictedError("received a page instead of the bundle: it requires a login")
             status = Status(bundle.status or Status.NOT_PROCESSED.value)
-            return self._failed(status, f"the bundle: {extra.get('error') or status}")
+            return self._result(status, [], f"the bundle: {extra.get('error') or status}")
         bounds = Bounds(self.limits.max_file_count, self.limits.max_total_size)
         try:
             found = await asyncio.get_running_loop().run_in_executor(None, self._read, bundle, bounds)
         except OutOfBounds as error:
-            return self._failed(error.status, f"the bundle has {error}")
+            return self._result(error.status, [], f"the bundle has {error}")
         except BROKEN as error:
-            return self._failed(Status.BUNDLE_INCOMPLETE, f"the bundle cannot be read: {str(error)[:300]}")
+            return self._result(Status.BUNDLE_INCOMPLETE, [], f"the bundle cannot be read: {str(error)[:300]}")
         files, lacking = _compared(item.manifest or [], with_safe_paths(found))
         status = Status.BUNDLE_INCOMPLETE if lacking else overall(files, single=False)
         message = _first_failure(files)
         if lacking:
             message = f"the bundle lacks {counted(len(lacking), 'file')}: {lacking[0].path[:200]}"
-        return self._captured(ArchiveStrategyResult(
-            ingest_strategy=self.strategy.value, status=status.value, manifest=[*files, *lacking], bundle=bundle,
-            message=message,
-        ))  # fmt: skip
+        return self._result(status, [*files, *lacking], message, bundle)
 
     def _read(self, bundle: FilesetManifestFile, bounds: Bounds) -> list[FilesetManifestFile]:
         with open_file(self.work.archive, bundle) as stream:
             return interior(stream, bounds)
-
-    def _failed(self, status: Status, message: str) -> ArchiveStrategyResult:
-        return ArchiveStrategyResult(
-            ingest_strategy=self.strategy.value, status=status.value, manifest=[], message=message
-        )
 
 
 class ArchiveOrgStrategy(FilesetIngestStrategy):
@@ -284,7 +281,7 @@ def _compared(
             lacking.append(replace(file, status=Status.BUNDLE_INCOMPLETE.value, platform_url=None))
         elif is_whole(files[place]):
             other = files[place]
-            wrong = mismatch(file, other.size or 0, Checksums(other.md5, other.sha1, other.sha256))
+            wrong = mismatch(file, other)
             files[place] = replace(other, status=wrong.value) if wrong is not None else other
     return files, lacking
 

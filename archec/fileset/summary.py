@@ -30,8 +30,8 @@ from archec.text.sniff import sniff
 from archec.tist import MAX_TIST, iso
 from archec.warc.cdxj import timestamp
 
-Kept = tuple[str, int, Body, Digests]
-"""A stored response: its id, the tist of its state, its body and checksums."""
+Kept = tuple[str, int, Body]
+"""A stored response: its id, the tist of its state, and its body."""
 
 
 def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
@@ -49,14 +49,14 @@ def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
     headers = tuple((name, public_text(value)[:1024]) for name, value in answer.headers.items() if name in _KEPT)
     kind = sniff(data[:4096], answer.headers.get("content-type", ""))
-    body = Body(stored.sha256, stored.md5, stored.size, kind, answer.status, headers, "", stored.temp)
+    body = Body(digests, kind, answer.status, headers, "", stored.temp)
     item, tist = received_item(work, known, obi, body)
     if item.placement is None:
         work.commits.discard(stored.temp)
     work.commits.add(item)
     work.commits.commit()
     work.kept(item, body)
-    return obi, tist, body, digests
+    return obi, tist, body
 
 
 _KEPT = frozenset({"content-type", "content-length", "date", "etag", "last-modified", "server"})
@@ -131,7 +131,8 @@ def finish(
     page = _landing(work, found, landing, landing_id)
     if page is not None:
         capture = capture_of(work.archive.catalogue, page.file, work.run, page.status)
-        result.terminal, result.file_meta, result.cdx, result.revisit_cdx = capture
+        result.terminal, result.file_meta = capture.terminal, capture.file_meta
+        result.cdx, result.revisit_cdx = capture.cdx, capture.revisit_cdx
         result.html_biblio = html_biblio(page.body)
     elif found.landing is not None:
         result.html_biblio = html_biblio(found.landing.body)
@@ -221,9 +222,10 @@ class _LandingPage(NamedTuple):
 def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> _LandingPage | None:
     """The landing page, from this ingest or as it is held; None if there is none."""
     if kept is not None and found.landing is not None:
-        url, tist, body, digests = kept
+        url, tist, body = kept
+        digests = body.digests
         file = FilesetManifestFile(
-            "", body.size, body.md5, digests.sha1, body.sha256, body.mimetype, platform_url=url,
+            "", digests.size, digests.md5, digests.sha1, digests.sha256, body.mimetype, platform_url=url,
             terminal_url=public_url(found.landing.url), terminal_dt=timestamp(tist),
         )  # fmt: skip
         return _LandingPage(file, body.status, found.landing.body)

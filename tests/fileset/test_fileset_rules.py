@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from archec.catalogue.codec import canonical
 from archec.catalogue.model import FilesetManifestFile
@@ -124,16 +125,17 @@ def test_checksums_are_read_in_every_spelling() -> None:
 
 
 def test_bytes_are_checked_against_all_that_is_told() -> None:
-    whole = FilesetManifestFile("p", 3, *ABC)
-    assert mismatch(whole, 3, ABC) is None
-    assert mismatch(whole, 4, ABC) is Status.MISMATCH_SIZE
-    assert mismatch(whole, 3, ABC._replace(md5="0" * 32)) is Status.MISMATCH_MD5
-    assert mismatch(whole, 3, ABC._replace(sha1="0" * 40)) is Status.MISMATCH_SHA1
-    assert mismatch(whole, 3, ABC._replace(sha256="1" * 64)) is Status.MISMATCH_SHA256
-    assert mismatch(FilesetManifestFile("p"), 3, ABC) is None
+    whole = FilesetManifestFile("p", 3, *ABC[:3])
+    longer = replace(whole, size=4)
+    assert mismatch(whole, whole) is None
+    assert mismatch(whole, longer) is Status.MISMATCH_SIZE
+    assert mismatch(whole, replace(whole, md5="0" * 32)) is Status.MISMATCH_MD5
+    assert mismatch(whole, replace(whole, sha1="0" * 40)) is Status.MISMATCH_SHA1
+    assert mismatch(whole, replace(whole, sha256="1" * 64)) is Status.MISMATCH_SHA256
+    assert mismatch(FilesetManifestFile("p"), whole) is None
     soft = FilesetManifestFile("p", 3, "0" * 32, extra={"soft_checksum": True})
-    assert mismatch(soft, 3, ABC) is None
-    assert mismatch(soft, 4, ABC) is Status.MISMATCH_SIZE
+    assert mismatch(soft, whole) is None
+    assert mismatch(soft, longer) is Status.MISMATCH_SIZE
 
 
 # -- manifests ------------------------------------------------------------------------------------
