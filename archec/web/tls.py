@@ -164,44 +164,18 @@ def issuer_url(certificate: bytes) -> str:
 
 
 def _as_intermediate(data: bytes) -> bytes:
-    """Converts a certificate from DER or PEM to DER. Empty if it is invalid or self-issued.
+    """Converts the certificate of a CA from DER or PEM to DER. Empty if it is invalid or self-issued, or if there are
+    several.
 
     A self-issued certificate is a root, and roots are never accepted from servers.
     """
-    if data.startswith(b"-----BEGIN"):
-        with suppress(ValueError):
-            data = ssl.PEM_cert_to_DER_cert(data.decode("ascii"))
-    with suppress(ValueError, IndexError):
-        issuer, subject = _names(data)
-        if issuer != subject:
-            return data
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with suppress(ValueError, ssl.SSLError):
+        context.load_verify_locations(cadata=data.decode("ascii") if data.startswith(b"-----BEGIN") else data)
+        (about,), (certificate,) = context.get_ca_certs(), context.get_ca_certs(binary_form=True)
+        if context.cert_store_stats()["x509"] == 1 and about["issuer"] != about["subject"]:
+            return certificate
     return b""
-
-
-def _names(certificate: bytes) -> tuple[bytes, bytes]:
-    """Issuer and subject of a certificate (DER), encoded. Raises ValueError or IndexError if it is invalid."""
-    start, _ = _element(certificate, 0)
-    place, _ = _element(certificate, start)
-    if certificate[place] == 0xA0:  # the version, which version 1 omits
-        place = sum(_element(certificate, place))
-    fields = []
-    for _ in range(5):  # serial number, signature, issuer, validity, subject
-        begin, size = _element(certificate, place)
-        fields.append(certificate[place : begin + size])
-        place = begin + size
-    return fields[2], fields[4]
-
-
-def _element(data: bytes, place: int) -> tuple[int, int]:
-    """Offset and size of the contents of the DER element at ``place``. Raises ValueError or IndexError if it is
-    invalid."""
-    first = data[place + 1]
-    if first < 0x80:
-        return place + 2, first
-    count = first & 0x7F
-    if not 1 <= count <= 4:
-        raise ValueError("not DER")
-    return place + 2 + count, int.from_bytes(data[place + 2 : place + 2 + count], "big")
 
 
 def _add(context: ssl.SSLContext, certificate: bytes) -> None:

@@ -231,15 +231,16 @@ def test_a_chain_is_completed_through_the_guard(authority: Authority, hostile: H
     assert not hostile.asked
 
 
-@pytest.mark.parametrize("served", ["root", "junk", "large", "other"])
+@pytest.mark.parametrize("served", ["root", "junk", "large", "other", "several"])
 def test_no_server_names_whom_to_trust(authority: Authority, hostile: Hostile, tmp_path: Path, served: str) -> None:
-    """A root of the server's own, nonsense, too much, or another certificate: the chain stays incomplete."""
+    """A root of the server's own, nonsense, too much, another certificate, or that and the root behind it."""
     authority.make("evil", "evil", "CA:TRUE")
     place = hostile.url(f"/issuer?name={served}")
     authority.make("leaf", "evil", "CA:FALSE", HERE, f"authorityInfoAccess=caIssuers;URI:{place}")
     ISSUERS.update(
-        root=authority.der("evil"), junk=b"0\x82\xff\xff" * 100, large=b"x" * 100_000, other=authority.der("middle")
-    )
+        root=authority.der("evil"), junk=b"0\x82\xff\xff" * 100, large=b"x" * 100_000, other=authority.der("middle"),
+        several=authority.der("middle") + authority.der("evil"),
+    )  # fmt: skip
     with over(authority.server("leaf")) as url:
         hop = fetch_one(tmp_path, url)
     assert (hop.kind, hop.outcome) == ("failed", Outcome.BAD_CERTIFICATE)
