@@ -210,6 +210,22 @@ def test_figshare() -> None:
     assert unversioned.version == "2"
 
 
+def test_an_article_of_figshare_lists_ten_of_its_files_only() -> None:
+    rows = [{"id": number, "name": f"{number}.csv", "size": 3, "is_link_only": False, "computed_md5": MD5,
+             "download_url": f"https://ndownloader.figshare.com/files/{number}"} for number in range(1007)]  # fmt: skip
+    article = {**made.FIGSHARE, "files": rows[:10], "size": 30}
+    pages = {"/files?page=1&page_size=1000": rows[:1000], "/files?page=2&page_size=1000": rows[1000:]}
+    url = "https://figshare.com/articles/dataset/p/123456/2"
+    found = item_of(FigshareHelper, url, {**pages, "/articles/123456/versions/2": article})
+    assert [file.path for file in found.manifest or ()] == [row["name"] for row in rows]
+    bodies = {"/versions/2/files": 404, "/articles/123456/versions/2": article}
+    assert len(item_of(FigshareHelper, url, bodies).manifest or ()) == 10
+    with pytest.raises(PlatformNotFound):
+        item_of(FigshareHelper, url, {**bodies, "/articles/123456/versions/2": {**article, "size": 33}})
+    with pytest.raises(PlatformError, match="files: there are 10 files, but 9 are listed"):
+        item_of(FigshareHelper, url, {**bodies, "/versions/2/files": rows[:9]})
+
+
 def test_a_portal_on_a_host_of_its_own_is_known_by_its_page() -> None:
     url = "https://repository.example.edu/articles/dataset/p/123456"
     asked: list[str] = []
@@ -279,7 +295,7 @@ def test_what_stands_in_the_way_at_dataverse() -> None:
     def asked(url: str = DV, **changes: object) -> None:
         body = copy.deepcopy(made.DATAVERSE)
         body["data"]["latestVersion"].update(changes)  # type: ignore[index]
-        item_of(DataverseHelper, url, {"/versions/1.0": 404, "/datasets/": body})
+        item_of(DataverseHelper, url, {"/versions/1.0": 404, "/versions/:latest-published": 404, "/datasets/": body})
 
     with pytest.raises(PlatformGone):
         asked(versionState="DEACCESSIONED")
@@ -290,8 +306,19 @@ def test_what_stands_in_the_way_at_dataverse() -> None:
     with pytest.raises(PlatformNotFound):
         asked(f"{DV}&version=1.0")
     asked(f"{DV}&version=2.1")
+    latest = made.DATAVERSE["data"]["latestVersion"]  # type: ignore[index]
+    with pytest.raises(FilesetPlatformScopeError):
+        item_of(DataverseHelper, f"{DV}&version=1.0", {"/versions/1.0": {"data": latest}, "/datasets/": made.DATAVERSE})
     with pytest.raises(PlatformGone):
         item_of(DataverseHelper, DV, {"/datasets/": {"data": {"publicationDate": "2020-01-01"}}})
+
+
+def test_a_draft_that_the_token_may_see_does_not_hide_the_published_version() -> None:
+    latest = made.DATAVERSE["data"]["latestVersion"]  # type: ignore[index]
+    draft = {"versionState": "DRAFT", "datasetPersistentId": latest["datasetPersistentId"], "files": []}
+    bodies = {"/versions/:latest-published": {"data": latest}, "/datasets/": {"data": {"latestVersion": draft}}}
+    found = item_of(DataverseHelper, DV, bodies)
+    assert (found.version, len(found.manifest or ())) == ("2.1", 3)
 
 
 def test_files_of_dataverse_that_are_kept_for_a_time_only_and_numeric_ids() -> None:
@@ -375,6 +402,29 @@ def test_bundles_of_dspace_are_read_page_by_page() -> None:
         "href": "https://econ.example.org/server/api/core/items/u/bundles?page=1"}}}  # fmt: skip
     bodies = {"bundles?page=1": made.DSPACE7["/bundles"], **made.DSPACE7, "/bundles": first}
     assert [file.path for file in item_of(*CASES["dspace7"][:2], bodies).manifest or ()] == ["p.csv"]
+
+
+def test_a_list_of_dspace_that_is_cut_is_an_error() -> None:
+    listed: Any = made.DSPACE7["/bitstreams"]
+    with pytest.raises(PlatformError, match="there are 2 files, but 1 are listed"):
+        item_of(*CASES["dspace7"][:2], {**made.DSPACE7, "/bitstreams": {**listed, "page": {"totalElements": 2}}})
+
+
+def test_files_of_dryad_that_are_not_to_be_had() -> None:
+    def asked(row: dict[str, object] | None = None, **changes: object) -> FilesetPlatformItem:
+        data: Any = {**made.DRYAD["/datasets/"], **changes}  # type: ignore[dict-item]
+        listed: Any = copy.deepcopy(made.DRYAD["/versions/9/files"])
+        listed["_embedded"]["stash:files"][0].update(row or {})
+        return item_of(*CASES["dryad"][:2], {"/versions/9/files": listed, "/datasets/": data})
+
+    (file,) = asked({"_links": {"self": {"href": "/api/v2/files/5"}}}).manifest or ()
+    assert (file.status, file.platform_url) == ("platform-restricted", None)
+    with pytest.raises(PlatformRestrictedError, match="embargoed until 2999-01-01") as caught:
+        asked(curationStatus="Embargoed", publicationDate="2999-01-01")
+    assert caught.value.due == 32472144000
+    for state in ("Withdrawn", "Retracted"):
+        with pytest.raises(PlatformGone):
+            asked(curationStatus=state)
 
 
 def test_a_collection_of_dspace_names_its_items() -> None:

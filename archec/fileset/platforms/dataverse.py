@@ -101,8 +101,15 @@ class DataverseHelper(FilesetPlatformHelper):
         data = _data(answer)
         version = data["latestVersion"] if "latestVersion" in data or "files" not in data else data
         wanted = query.get("version", "")
-        if _VERSION.fullmatch(wanted) and not _is_version(version, wanted):
-            answer = yield Question(f"{base}/{where.format('versions/' + wanted)}")
+        if _VERSION.fullmatch(wanted):
+            if not _is_version(version, wanted):
+                answer = yield Question(f"{base}/{where.format('versions/' + wanted)}")
+                version = _data(answer)
+                if not _is_version(version, wanted):
+                    known = ".".join(map(str, _order(version)))
+                    raise FilesetPlatformScopeError(f"version {wanted} was asked for, and the answer is of {known}")
+        elif version["versionState"].raw == "DRAFT":  # which the owner of the token may see
+            answer = yield Question(f"{base}/{where.format('versions/:latest-published')}")
             version = _data(answer)
         if version.is_null:
             if not data["publicationDate"].is_null:

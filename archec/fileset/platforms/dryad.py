@@ -21,7 +21,7 @@ from archec.fileset.platforms.base import (
     quoted,
     same_origin,
 )
-from archec.fileset.status import PlatformNotFound, PlatformRestrictedError
+from archec.fileset.status import PlatformGone, PlatformNotFound, PlatformRestrictedError, Status
 
 
 class DryadHelper(FilesetPlatformHelper):
@@ -49,6 +49,12 @@ class DryadHelper(FilesetPlatformHelper):
         check_known(asked.lower(), known.lower())
         if (data["visibility"].text_or_none() or "public") != "public":
             raise PlatformRestrictedError("the data set is not public")
+        state, published = data["curationStatus"].text_or_none(), data["publicationDate"]
+        if state in ("Withdrawn", "Retracted"):
+            raise PlatformGone(f"the data set was {state.lower()}")
+        if state == "Embargoed":
+            until = f" until {published.text()}" if published.tist() else ""
+            raise PlatformRestrictedError(f"the files are embargoed{until}", due=published.tist())
         link = data["_links"]["stash:version"]["href"]
         if link.is_null:
             raise PlatformNotFound("the data set has no published version")
@@ -61,7 +67,7 @@ class DryadHelper(FilesetPlatformHelper):
         return self.item(
             url, known, manifest, title=data["title"].text_or_none(), order=(number,) if number is not None else (),
             meta={"license": license_of(data["license"])},
-            page=urljoin(url, f"/dataset/{known}"), published=data["publicationDate"].tist(),
+            page=urljoin(url, f"/dataset/{known}"), published=published.tist(),
         )  # fmt: skip
 
 
@@ -72,8 +78,9 @@ def _files(rows: Field, base: str) -> Iterator[FilesetManifestFile]:
 def _file(row: Field, base: str) -> FilesetManifestFile:
     links = row["_links"]
     names = ("stash:download", "stash:file-download")
-    link = next((links[name]["href"] for name in names if not links[name].is_null), links[names[0]]["href"])
+    link = next((links[name]["href"] for name in names if not links[name].is_null), None)
     sums = checksums(row["digest"].text_or_none(), kind=row["digestType"].text_or_none())
-    url = download_url(link, base + "/")
+    url = None if link is None else download_url(link, base + "/")
     path, size = row["path"].text(), row["size"].whole_or_none()
-    return manifest_file(path, size, sums, url, row["mimeType"].text_or_none())
+    status = Status.PLATFORM_RESTRICTED.value if link is None else None
+    return manifest_file(path, size, sums, url, row["mimeType"].text_or_none(), status=status)

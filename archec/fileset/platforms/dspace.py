@@ -114,14 +114,20 @@ def _new_files(url: str, base: str) -> FileQuestions:
         return ()
 
     lists: list[str] = []
-    manifest = yield from paged_files(url, base, lambda body: body["_embedded"]["bundles"], bundles, _next)
+    manifest = yield from paged_files(url, base, lambda body: body["_embedded"]["bundles"], bundles, _next, _total)
     for first in lists:
-        manifest += yield from paged_files(first, base, lambda body: body["_embedded"]["bitstreams"], files, _next)
+        manifest += yield from paged_files(
+            first, base, lambda body: body["_embedded"]["bitstreams"], files, _next, _total
+        )  # fmt: skip
     return manifest
 
 
 def _next(body: Field) -> Field:
     return body["_links"]["next"]["href"]
+
+
+def _total(body: Field) -> Field:
+    return body["page"]["totalElements"]
 
 
 def _sums(row: Field) -> Checksums:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
+    MOST_FILES,
     AnyRequest,
     FilesetPlatformHelper,
+    PlatformAnswer,
     Question,
     Questions,
+    check_count,
     check_known,
     download_url,
     license_of,
@@ -24,11 +27,13 @@ from archec.fileset.platforms.base import (
 from archec.fileset.status import (
     EmptyManifest,
     FilesetPlatformScopeError,
-    PlatformError,
     PlatformRestrictedError,
     Status,
 )
 
+_MOST_SHOWN = 10
+"""The most files that an article lists itself; its further ones are in a list of their own."""
+_PAGE = 1000
 _NUMBER = r"[0-9]{3,}"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -71,7 +76,8 @@ class FigshareHelper(FilesetPlatformHelper):
             raise FilesetPlatformScopeError(f"{collection[1]} is a collection, not an article", members=members)
         found = self.named_in(url)
         asked, version = found[1], found[2]
-        answer = yield Question(f"{base}/articles/{asked}" + (f"/versions/{version}" if version else ""))
+        where = f"{base}/articles/{asked}" + (f"/versions/{version}" if version else "")
+        answer = yield Question(where)
         article = answer.json()
         known = article["id"].word() if not article["id"].is_null else article["uuid"].word()
         if article["uuid"].raw != asked:
@@ -79,8 +85,13 @@ class FigshareHelper(FilesetPlatformHelper):
         number = article["version"].whole_or_none() or (int(version) if version else None)
         if version and number is not None and int(version) != number:
             raise FilesetPlatformScopeError(f"version {version} was asked for, and the answer is of {number}")
+        _check_open(article)
+        rows = list(article["files"].items())
+        if len(rows) == _MOST_SHOWN:
+            rows = yield from _all_rows(where, article, rows)
+        folders = article["folder_structure"] if article["folder_structure"].is_object else Field(None)
         return self.item(
-            url, known, _manifest(article, base), title=article["title"].text_or_none(),
+            url, known, [_file(row, folders, base) for row in rows], title=article["title"].text_or_none(),
             order=(number,) if number is not None else (), meta=_item_meta(article),
             page=article["url_public_html"].text_or_none() or article["figshare_url"].text_or_none(),
             published=article["published_date"].tist(),
@@ -97,7 +108,8 @@ class FourTuHelper(FigshareHelper):
     secret_header = FilesetPlatformHelper.secret_header
 
 
-def _manifest(article: Field, base: str) -> list[FilesetManifestFile]:
+def _check_open(article: Field) -> None:
+    """Raises the FilesetProblem of an article without files that are public."""
     public, embargoed = article["is_public"], article["is_embargoed"].flag()
     until = article["embargo_date"]
     if not public.is_null and not public.flag():
@@ -108,13 +120,25 @@ def _manifest(article: Field, base: str) -> list[FilesetManifestFile]:
         raise PlatformRestrictedError(f"the files are {word}" + (f" until {date}" if date else ""), due=until.tist())
     if article["is_metadata_record"].flag():
         raise EmptyManifest("the article has metadata only")
-    rows = article["files"]
-    if rows.is_null:
+    if article["files"].is_null:
         raise PlatformRestrictedError("the article does not list its files, as during an embargo", due=until.tist())
-    if not rows.is_list:
-        raise PlatformError(f"{rows.shown}: must be a list")
-    folders = article["folder_structure"] if article["folder_structure"].is_object else Field(None)
-    return [_file(row, folders, base) for row in rows.items()]
+
+
+def _all_rows(where: str, article: Field, shown: list[Field]) -> Generator[Question, PlatformAnswer, list[Field]]:
+    """Asks for the files of an article, page by page. ``shown`` are those that it lists itself; they are all if there
+    are no such pages and they have its size."""
+    rows: list[Field] = []
+    while len(rows) % _PAGE == 0 and len(rows) <= MOST_FILES:
+        answer = yield Question(f"{where}/files?page={len(rows) // _PAGE + 1}&page_size={_PAGE}")
+        size = sum(row["size"].whole_or_none() or 0 for row in shown)
+        if answer.status == 404 and article["size"].whole_or_none() in (None, size):
+            return shown
+        more = list(answer.json().items())
+        if not more:
+            break
+        rows += more
+    check_count(Field(len(shown), "files"), len(rows))
+    return rows
 
 
 def _file(row: Field, folders: Field, base: str) -> FilesetManifestFile:
