@@ -114,6 +114,8 @@ class LockHeld(ArchecError):
 class StorageFull(ArchecError):
     """The file system has no space (ENOSPC, EDQUOT) left."""
 
+    http_status = 503
+
 
 class StorageFailed(ArchecError):
     """The file system refused a read or a write for a reason other than lack of space."""

@@ -117,12 +117,13 @@ class Api:
         accept = exchange.headers.get("accept-datetime", "")
         stamp = from_http_date(accept) if accept else ""
         at = Addresses(base, url)
-        view = await memento.view(collection, viewer, url, stamp)
+        errors = Errors()
+        view = await memento.view(collection, viewer, url, stamp, errors)
         if view is None:
-            return memento.no_memento(viewer)
+            return memento.no_memento(viewer, errors)
         if negotiates:
             return await self._replay(exchange, viewer, collection, at, view.chosen.timestamp, negotiated=True)
-        return memento.timegate(at, view, await to_thread.run_sync(self._lost, url))
+        return memento.timegate(at, view, await to_thread.run_sync(self._lost, url), errors)
 
     async def _replay(
         self,
@@ -134,13 +135,13 @@ class Api:
         *,
         negotiated: bool = False,
     ) -> Response:
-        view = await memento.view(collection, viewer, at.url, last_moment(stamp))
+        errors = Errors()
+        view = await memento.view(collection, viewer, at.url, last_moment(stamp), errors)
         if view is None:
-            return memento.no_memento(viewer)
+            return memento.no_memento(viewer, errors)
         varies = [("Vary", "accept-datetime")] if negotiated else []
         if view.chosen.timestamp != stamp:
             return answer(302, b"", HTML, [("Location", at.memento(view.chosen)), *varies])
-        errors = Errors()
         loaded = await load(collection, all_of(at.url, stamp), viewer, errors)
         if loaded.row.timestamp != stamp:
             await loaded.record.close()

@@ -25,18 +25,21 @@ class AuditLog:
         self._path = path
         self._descriptor = -1
         self._inode = -1
+        self._cut = b""
+        """What ends a line that was written in part, as the disk was full."""
         self.fault = ""
         if path is not None:
             self._open(path)
 
     def add(self, now: float, fields: dict[str, Any]) -> None:
-        """Appends a line in a single write. Does not raise: a failure sets ``fault``, which ``/healthz`` reports."""
+        """Appends a line. Does not raise: a failure sets ``fault``, which ``/healthz`` reports."""
         if self._descriptor < 0:
             return
-        line = orjson.dumps({"time": _shown(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)
+        line = self._cut + orjson.dumps({"time": _shown(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)
         try:
-            os.write(self._descriptor, line)
-            self.fault = ""
+            while line := line[os.write(self._descriptor, line) :]:
+                self._cut = b"\n"
+            self.fault, self._cut = "", b""
         except OSError as error:
             self.fault = f"the audit log cannot be written: {error.strerror}"
 

@@ -74,7 +74,7 @@ class Exchange:
 
     async def body(self, limit: int, timeout: float) -> Body:
         """Reads the body, which is kept until the exchange is closed. Raises Refused if it is larger than ``limit``
-        bytes, if it ends early, or if no data arrives for ``timeout`` seconds."""
+        bytes, if it ends early, if no data arrives for ``timeout`` seconds, or if the disk is full."""
         file = self._body = cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - see close()
         size = 0
         close = (("Connection", "close"),)
@@ -90,7 +90,10 @@ class Exchange:
             size += len(part)
             if size > limit:
                 raise Refused(413, f"the body is larger than {limit} bytes", close)
-            file.write(part)
+            try:
+                file.write(part)
+            except OSError as error:
+                raise Refused(503, f"the body cannot be kept: {error.strerror}", close) from error
             if not message.get("more_body", False):
                 return Body(file)
 
@@ -117,12 +120,8 @@ def answer(status: int, body: bytes | str, media_type: str, headers: Iterable[tu
 def message(status: int, text: str, errors: Mapping[str, str], headers: Iterable[tuple[str, str]] = ()) -> Response:
     """Returns an error response in JSON. ``errors`` are those of sources; they are also sent in the header
     ``ResErrors``."""
-    value: dict[str, object] = {"message": text}
-    more = list(headers)
-    if errors:
-        value["errors"] = dict(errors)
-        more.append(("ResErrors", error_header(errors)))
-    return answer(status, json.dumps(value) + "\n", JSON, more)
+    value = {"message": text, **({"errors": dict(errors)} if errors else {})}
+    return answer(status, json.dumps(value) + "\n", JSON, [*headers, *errors_of(errors)])
 
 
 def error_header(errors: Mapping[str, str]) -> str:
@@ -131,6 +130,11 @@ def error_header(errors: Mapping[str, str]) -> str:
     if len(text) <= _MAX_HEADER:
         return text
     return json.dumps({name[:60]: reason[:100] for name, reason in list(errors.items())[:8]})
+
+
+def errors_of(errors: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The header ``ResErrors`` if there are errors of sources."""
+    return [("ResErrors", error_header(errors))] if errors else []
 
 
 def as_uri(url: str) -> str:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection, first_of
 from archec.access.errors import Refused
-from archec.access.exchange import JSON, BodyAnswer, answer, as_uri, chunked, error_header, in_thread, message
+from archec.access.exchange import JSON, BodyAnswer, answer, as_uri, chunked, errors_of, in_thread, message
 from archec.access.pages import Pages, pages_of, summary_of
 from archec.access.query import Argument, Arguments, Output, Query
 from archec.access.record import SMALL
@@ -60,7 +60,7 @@ async def answer_index(
         viewer.check_empty()
         if empty_is_missing and query.output == "json":
             return message(404, f"No Captures found for: {query.url}", errors)
-    headers = [("ResErrors", error_header(errors))] if errors else []
+    headers = errors_of(errors)
     if len(first) < SMALL:
         return answer(200, first, TYPES[query.output], headers)
     made = answer(200, b"", TYPES[query.output], headers)

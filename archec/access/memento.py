@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection
 from archec.access.errors import Refused
-from archec.access.exchange import HTML, JSON, answer, as_uri, error_header
+from archec.access.exchange import HTML, JSON, answer, as_uri, errors_of
 from archec.access.query import DEFAULT_LIMIT, Query, all_of
 from archec.access.rows import Row
 from archec.access.sources import Errors
@@ -74,24 +74,28 @@ class View:
     after: Row | None
 
 
-async def view(collection: Collection, viewer: Viewer, url: str, stamp: str) -> View | None:
+async def view(collection: Collection, viewer: Viewer, url: str, stamp: str, errors: Errors) -> View | None:
     """Returns the memento nearest to a time (the newest without one) with its neighbours, or None if there are no
     mementos."""
     if any(step.remote for step in collection.steps):
-        return await _view_of_all(collection, viewer, url, stamp)
-    chosen = await nearest(collection, viewer, url, stamp)
+        return await _view_of_all(collection, viewer, url, stamp, errors)
+    chosen = await nearest(collection, viewer, url, stamp, errors)
     if chosen is None:
         return None
-    first = await _one(collection, viewer, all_of(url, limit=1)) or chosen
-    last = await _one(collection, viewer, all_of(url, reverse=True, limit=1)) or chosen
-    before = await _one(collection, viewer, replace(all_of(url, reverse=True), until=_just_before(chosen.timestamp)))
-    after = await _one(collection, viewer, replace(all_of(url), since=chosen.timestamp + "!"))
+    first = await _one(collection, viewer, all_of(url, limit=1), errors) or chosen
+    last = await _one(collection, viewer, all_of(url, reverse=True, limit=1), errors) or chosen
+    earlier = replace(all_of(url, reverse=True), until=_just_before(chosen.timestamp))
+    later = replace(all_of(url), since=chosen.timestamp + "!")
+    before = await _one(collection, viewer, earlier, errors)
+    after = await _one(collection, viewer, later, errors)
     return View(chosen, first, last, before, after)
 
 
-async def _view_of_all(collection: Collection, viewer: Viewer, url: str, stamp: str) -> View | None:
+async def _view_of_all(
+    collection: Collection, viewer: Viewer, url: str, stamp: str, errors: Errors
+) -> View | None:
     """As :func:`view`, with a single query for all captures, so that other servers are queried once."""
-    rows = list(islice(await collection.rows(all_of(url), Errors(), viewer.visible), DEFAULT_LIMIT))
+    rows = list(islice(await collection.rows(all_of(url), errors, viewer.visible), DEFAULT_LIMIT))
     if not rows:
         return None
     wanted = seconds(stamp) if stamp else 0.0
@@ -106,8 +110,8 @@ def _just_before(stamp: str) -> str:
     return stamp[:-1] + chr(ord(stamp[-1]) - 1) + "~"
 
 
-async def _one(collection: Collection, viewer: Viewer, query: Query) -> Row | None:
-    rows = await collection.rows(replace(query, limit=1), Errors(), viewer.visible)
+async def _one(collection: Collection, viewer: Viewer, query: Query, errors: Errors) -> Row | None:
+    rows = await collection.rows(replace(query, limit=1), errors, viewer.visible)
     return next(rows, None)
 
 
@@ -133,22 +137,23 @@ def lost_link(url: str, lost: dict[str, int] | None) -> str:
     return f', <{as_uri(url)}>; rel="archec.lost"; seen="{lost["seen"]}"; from="{lost["from"]}"'
 
 
-def timegate(at: Addresses, around: View, lost: dict[str, int] | None) -> Response:
+def timegate(at: Addresses, around: View, lost: dict[str, int] | None, errors: Errors) -> Response:
     """The redirect of a TimeGate."""
     chosen = around.chosen
     headers = [
         ("Location", at.memento(chosen)),
         ("Vary", "accept-datetime"),
         ("Link", links(at, around) + lost_link(chosen.url, lost)),
+        *errors_of(errors),
     ]
     return answer(302, b"", HTML, headers)
 
 
-def no_memento(viewer: Viewer) -> Response:
+def no_memento(viewer: Viewer, errors: Errors) -> Response:
     """The response if there is no memento. Raises Refused if the client may not learn that."""
     viewer.check_empty()
     text = "<!DOCTYPE html>\n<title>Not found</title>\n<p>The archive has no capture of this.</p>\n"
-    return answer(404, text, HTML)
+    return answer(404, text, HTML, errors_of(errors))
 
 
 # -- TimeMaps ---------------------------------------------------------------------------------------
@@ -167,14 +172,12 @@ async def timemap(
     if not wanted.rows:
         viewer.check_empty()
         body = {"link": "", "json": "{}\n", "cdxj": ""}[form]
-        return answer(404, body, _TYPES[form])
+        return answer(404, body, _TYPES[form], errors_of(errors))
     if form == "json":
         text = _as_json(at, wanted, await to_thread.run_sync(lost, at.url))
     else:
         text = _as_link(at, wanted) if form == "link" else _as_cdxj(at, wanted)
-    headers = [("Link", ", ".join(at.links(wanted.rows[0].url)[:2]))]
-    if errors:
-        headers.append(("ResErrors", error_header(errors)))
+    headers = [("Link", ", ".join(at.links(wanted.rows[0].url)[:2])), *errors_of(errors)]
     return answer(200, text.encode("utf-8", "surrogatepass"), _TYPES[form], headers)
 
 
@@ -257,15 +260,16 @@ def _as_cdxj(at: Addresses, page: _Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-async def nearest(collection: Collection, viewer: Viewer, url: str, stamp: str) -> Row | None:
+async def nearest(collection: Collection, viewer: Viewer, url: str, stamp: str, errors: Errors) -> Row | None:
     """Returns the capture nearest to a time, or the newest without one."""
-    return await _one(collection, viewer, all_of(url, stamp, reverse=not stamp, limit=1))
+    return await _one(collection, viewer, all_of(url, stamp, reverse=not stamp, limit=1), errors)
 
 
 async def available(collection: Collection, viewer: Viewer, at: Addresses, stamp: str, given: str) -> Response:
     """``/wayback/available``: the nearest capture in the format of the Internet Archive's API. ``given`` is the time as
     the client wrote it."""
-    row = await nearest(collection, viewer, at.url, stamp)
+    errors = Errors()
+    row = await nearest(collection, viewer, at.url, stamp, errors)
     if row is None:
         viewer.check_empty()
     closest = {}
@@ -275,4 +279,4 @@ async def available(collection: Collection, viewer: Viewer, at: Addresses, stamp
             "closest": {"status": status, "available": True, "url": at.memento(row), "timestamp": row.timestamp[:14]}
         }
     value = {"url": at.url, "archived_snapshots": closest, **({"timestamp": given} if given else {})}
-    return answer(200, json.dumps(value) + "\n", JSON)
+    return answer(200, json.dumps(value) + "\n", JSON, errors_of(errors))

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection, Step, first_of
 from archec.access.errors import LoadFailed, NotInTime, Refused
-from archec.access.exchange import BodyAnswer, answer, as_uri, error_header
+from archec.access.exchange import BodyAnswer, answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, parse_filters
@@ -228,9 +228,8 @@ def answer_record(
         ("Warcserver-Type", "warc"),
         ("Warcserver-Source-Coll", as_uri(row.origin.source)),
         ("Warcserver-Cdx", cdx[:_MAX_CDX]),
+        *errors_of(errors),
     ]
-    if errors:
-        headers.append(("ResErrors", error_header(errors)))
     if negotiated:
         headers.append(("Vary", "accept-datetime"))
     made = answer(200, b"", WARC, headers)

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection
-from archec.access.exchange import JSON, BodyAnswer, answer, chunked, error_header, in_thread
+from archec.access.exchange import JSON, BodyAnswer, answer, chunked, errors_of, in_thread
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
 from archec.access.ordering import sort_rows
@@ -174,7 +174,7 @@ async def answer_wayback(
     if first in (b"", _NO_ROWS):
         viewer.check_empty()
     media_type = JSON if wanted.as_json else "text/plain"
-    headers = [("ResErrors", error_header(errors))] if errors else []
+    headers = errors_of(errors)
     made = answer(200, b"", media_type, headers)
     return BodyAnswer(made, -1, in_thread(chunks, errors), head=first, packed=wanted.gzip)
 

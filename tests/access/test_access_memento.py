@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
-from access_support import configured, give_tokens, serving, write_index
+from access_support import client, configured, give_tokens, line, serving, write_index
 from warc_files import Crawl
 
 from archec.access.exchange import Exchange
@@ -54,6 +55,20 @@ def rels(header: str) -> dict[str, tuple[str, str]]:
         for name in names[1].split() if names else ():
             found.setdefault(name, (uri, date[1] if date else ""))
     return found
+
+
+def test_sources_that_fail_are_named_where_nothing_is_found(tmp_path: Path) -> None:
+    write_index(tmp_path / "a.cdxj", [line("http://a.org/", STAMPS[0])])
+    config = configured(tmp_path, "collections: {a: {index_group: {a: a.cdxj, none: missing.cdxj}}}")
+    give_tokens(config)
+    with serving(config) as url, client(url) as get:
+        for path, status in (
+            ("/a/http://a.org/", 302), ("/a/http://no.org/", 404), ("/a/id_/http://no.org/", 404),
+            ("/a/2014/http://no.org/", 404), ("/a/timemap/link/http://no.org/", 404),
+            ("/wayback/available?url=no.org", 200),
+        ):  # fmt: skip
+            answer = get.get(path)
+            assert (answer.status_code, list(json.loads(answer.headers["reserrors"]))) == (status, ["none"]), path
 
 
 @pytest.mark.parametrize(

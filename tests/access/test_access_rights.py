@@ -9,6 +9,7 @@ import json
 import os
 import selectors
 import socket
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -16,11 +17,13 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from access_support import LISTER, READER, client, configured, give_tokens, line, serving, write_index
+from access_support import LISTER, READER, WRITER, client, configured, give_tokens, line, serving, write_index
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from small_disk import small_disk
 
+from archec.access.audit import AuditLog
 from archec.access.errors import Refused
 from archec.access.gate import Gate, TransferEnded
 from archec.access.query import key_of, uri_of
@@ -274,6 +277,41 @@ def test_the_audit_log_has_a_line_for_each_request(tmp_path: Path) -> None:
     assert seen[0]["bytes"] == size
     assert (seen[0]["collection"], seen[0]["url"], seen[0]["address"]) == ("a", "x.org", "127.0.0.1")
     assert (tmp_path / "data" / "audit.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def fill(place: Path) -> Path:
+    """Fills a disk with a file."""
+    room = os.statvfs(place)
+    (place / "filler").write_bytes(b"x" * (room.f_bavail * room.f_frsize))
+    return place / "filler"
+
+
+def test_a_full_disk_leaves_whole_lines_in_the_audit_log(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "size=64k") as small:
+        log = AuditLog(small / "a.log")
+        log.add(0, {"n": -1})
+        filler = fill(small)
+        for n in range(200):
+            log.add(0, {"n": n})
+        assert "No space" in log.fault
+        filler.unlink()
+        log.add(0, {"n": 200})
+        log.close()
+        assert log.fault == ""
+        *_, cut, last = (small / "a.log").read_text().splitlines()
+        assert (json.loads(last)["n"], cut.count("time")) == (200, 1)
+
+
+def test_a_full_disk_refuses_bodies_and_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_disk(tmp_path / "small", "size=256k") as small:
+        config = world(small)
+        with serving(config) as url, client(url, WRITER) as get:
+            monkeypatch.setattr(tempfile, "tempdir", str(small))
+            fill(small)
+            answer = get.post("/a/resource-post?url=x.org", content=b"GET /\n\n" + b"x" * (2 << 20))
+            assert (answer.status_code, answer.json()["message"][:24]) == (503, "the body cannot be kept:")
+            assert get.post("/a", content=line("http://z.org/", "20140101000000")).status_code == 503
+            assert get.get("/a/index?url=http://x.org/").text
 
 
 def test_cors_only_for_origins_that_are_named(tmp_path: Path) -> None:
