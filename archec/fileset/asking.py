@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -101,6 +101,7 @@ class Asker:
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._hosts: dict[str, HostTimes] = {}
         self._rules: dict[str, Rules | None] = {}
+        self._learning: dict[str, asyncio.Lock] = {}
         self.requests = 0
         """Requests sent, including those of redirects."""
         self.received = 0
@@ -212,15 +213,14 @@ class Asker:
             return True
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
-        if origin not in self._rules:
-            self._rules[origin] = None
-            try:
-                async with self.request(f"{origin}/robots.txt", {}) as response:
-                    if response.status_code == 200:
-                        token = product_token(self._agent)
-                        self._rules[origin] = parse(await content(response, 512_000), token)
-            except (PlatformHttpError, PlatformRestrictedError, *EXPECTED):
-                pass
+        async with self._learning.setdefault(origin, asyncio.Lock()):
+            if origin not in self._rules:
+                found = None
+                with suppress(PlatformHttpError, PlatformRestrictedError, *EXPECTED):
+                    async with self.request(f"{origin}/robots.txt", {}) as response:
+                        if response.status_code == 200:
+                            found = parse(await content(response, 512_000), product_token(self._agent))
+                self._rules[origin] = found
         rules = self._rules[origin]
         return rules is None or rules.allows(url)
 

@@ -116,11 +116,7 @@ class Client:
         self.progress = progress
         self._timeout = {"connect": config.connect_timeout}
         self._headers = httpx.Headers(
-            [
-                (b"User-Agent", _header_bytes(agent)),
-                (b"Accept", b"*/*"),
-                (b"Accept-Encoding", b"identity"),
-            ]
+            [(b"User-Agent", _header_bytes(agent)), (b"Accept", b"*/*"), (b"Accept-Encoding", b"identity")]
         )
 
     async def attempt(self, task: FetchTask, flight: Flight) -> Attempt:
@@ -165,12 +161,8 @@ class Client:
             raise httpx.UnsupportedProtocol("not a normalised URL")
         headers = self._headers
         if etag or last_modified:
-            pairs = list(headers.raw)
-            if etag:
-                pairs.append((b"If-None-Match", _header_bytes(etag)))
-            if last_modified:
-                pairs.append((b"If-Modified-Since", _header_bytes(last_modified)))
-            headers = httpx.Headers(pairs)
+            pairs = ((b"If-None-Match", etag), (b"If-Modified-Since", last_modified))
+            headers = httpx.Headers([*headers.raw, *((name, _header_bytes(value)) for name, value in pairs if value)])
 
         def sent() -> None:
             flight.sent = loop.time()
@@ -229,15 +221,11 @@ class Client:
             if unwritten:
                 temp.write(b"".join(unwritten))
             complete, temp = temp, None
-            stored = complete.close()
+            name, md5, sha256, size = complete.close()
         finally:
             if temp is not None:
                 temp.discard()
-        return Attempt(
-            seen._replace(
-                kind="body", temp=stored.temp, md5=stored.md5, sha256=stored.sha256, size=stored.size, head=head
-            )
-        )
+        return Attempt(seen._replace(kind="body", temp=name, md5=md5, sha256=sha256, size=size, head=head))
 
     async def _drain(self, flight: Flight, response: httpx.Response) -> None:
         """Reads a small unwanted body so that its connection can be reused."""

@@ -32,13 +32,13 @@ MAX_ADDRESSES = 4
 
 class Connector:
     """Opens connections to addresses that the guard has checked. ``received`` is called with the number of bytes
-    received; ``issuers`` fetches a certificate from a URL."""
+    received; ``issuers`` fetches a certificate from a URL; the transport sets it."""
 
     def __init__(self, guard: Guard, tls: Tls, received: Callable[[int], None] | None = None) -> None:
         self._received = received
         self._guard = guard
         self._tls = tls
-        self.issuers: Callable[[str], Awaitable[bytes]] = _no_issuers
+        self.issuers: Callable[[str], Awaitable[bytes]]
 
     async def connect(
         self, scheme: str, host: str, port: int, timeout: float, *, proxy: Proxy | None = None, exempt: bool = False
@@ -148,10 +148,6 @@ class Connector:
             connection.abort()
             raise
         return connection
-
-
-async def _no_issuers(url: str) -> bytes:
-    return b""
 
 
 async def within(timeout: float, step: Awaitable[T], what: str) -> T:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
 
@@ -195,6 +196,7 @@ class _Bounded(httpx.AsyncBaseTransport):
         await self._carriers.ftp.aclose()
 
 
+@dataclass(slots=True, eq=False)
 class _BoundedBody(httpx.AsyncByteStream):
     """A body that raises an error if it is too large, too slow or takes too long.
 
@@ -203,28 +205,30 @@ class _BoundedBody(httpx.AsyncByteStream):
     complete response head.
     """
 
-    def __init__(self, stream: httpx.AsyncByteStream, policy: Policy, started: float, grace: float) -> None:
-        self._stream, self._policy, self._started, self._grace = stream, policy, started, grace
+    stream: httpx.AsyncByteStream
+    policy: Policy
+    started: float
+    grace: float
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        loop, policy = asyncio.get_running_loop(), self._policy
+        loop, policy = asyncio.get_running_loop(), self.policy
         waited, size = 0.0, 0
         begun = loop.time()
-        async for piece in self._stream:
+        async for piece in self.stream:
             size += len(piece)
             now = loop.time()
             waited += now - begun
             if policy.max_size and size > policy.max_size:
                 raise TooLarge(f"larger than {policy.max_size} bytes")
-            if policy.total_timeout and now - self._started > policy.total_timeout:
+            if policy.total_timeout and now - self.started > policy.total_timeout:
                 raise httpx.ReadTimeout(f"took longer than {policy.total_timeout:g} s")
-            if waited > self._grace and size < policy.min_rate * waited:
+            if waited > self.grace and size < policy.min_rate * waited:
                 raise httpx.ReadTimeout(f"slower than {policy.min_rate} bytes per second")
             yield piece
             begun = loop.time()  # the time that the reader takes does not count against the server
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        await self.stream.aclose()
 
 
 class _Blocking(httpx.BaseTransport):
@@ -249,14 +253,15 @@ class _Blocking(httpx.BaseTransport):
         return self._loop.run_until_complete(awaitable)
 
 
+@dataclass(slots=True, eq=False)
 class _BlockingBody(httpx.SyncByteStream):
-    def __init__(self, run: Any, stream: httpx.AsyncByteStream) -> None:
-        self._run, self._stream = run, stream
+    run: Any
+    stream: httpx.AsyncByteStream
 
     def __iter__(self) -> Iterator[bytes]:
-        pieces = self._stream.__aiter__()
-        while piece := self._run(anext(pieces, b"")):
+        pieces = self.stream.__aiter__()
+        while piece := self.run(anext(pieces, b"")):
             yield piece
 
     def close(self) -> None:
-        self._run(self._stream.aclose())
+        self.run(self.stream.aclose())

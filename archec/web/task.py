@@ -77,19 +77,6 @@ def failure(url: str, outcome: Outcome, message: str, *, deferred: bool = False)
     return Hop(url, "failed", outcome, message=message, deferred=deferred)
 
 
-class StoredLike(Protocol):
-    """A complete temporary file: its name in the sink, its checksums in hex, and its size in bytes."""
-
-    @property
-    def temp(self) -> str: ...
-    @property
-    def md5(self) -> str: ...
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-
-
 class TempLike(Protocol):
     """The temporary file of a body. Call exactly one of ``close`` and ``discard`` at the end.
 
@@ -101,8 +88,9 @@ class TempLike(Protocol):
     def write(self, data: bytes, /) -> None:
         """Appends ``data``."""
 
-    def close(self) -> StoredLike:
-        """Completes the file, which then belongs to the caller."""
+    def close(self) -> tuple[str, str, str, int]:
+        """Completes the file, which then belongs to the caller. Returns its name in the sink, the hex digits of its MD5
+        and SHA-256, and its size in bytes."""
 
     def discard(self) -> None:
         """Removes the file. Does not raise if it no longer exists."""

@@ -14,6 +14,7 @@ import asyncio
 import resource
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -264,23 +265,19 @@ def transports(
     return Transports(http, ftp, guard, proxies)
 
 
+@dataclass(slots=True, eq=False)
 class _ResponseBody(httpx.AsyncByteStream):
     """The body of a response. If it is closed early, so is the connection."""
 
-    __slots__ = ("_connection", "_key", "_timeout", "_transport")
-
-    def __init__(
-        self, transport: DirectTransport, key: object, connection: H1Connection, timeout: float | None
-    ) -> None:
-        self._transport = transport
-        self._key = key
-        self._connection: H1Connection | None = connection
-        self._timeout = timeout
+    transport: DirectTransport
+    key: object
+    connection: H1Connection | None
+    timeout: float | None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        if self._connection is None:
+        if self.connection is None:
             return
-        read, timeout = self._connection.read, self._timeout
+        read, timeout = self.connection.read, self.timeout
         try:
             while data := await read(timeout):
                 yield data
@@ -288,9 +285,9 @@ class _ResponseBody(httpx.AsyncByteStream):
             raise httpx.ReadTimeout(f"silent for {timeout:g} s in mid-body") from None
 
     async def aclose(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self.connection = self.connection, None
         if connection is not None:
-            self._transport.give_back(self._key, connection)
+            self.transport.give_back(self.key, connection)
 
 
 def _head(

@@ -795,9 +795,14 @@ def test_robots_bind_pages_and_not_documented_apis(filesets: Filesets, platform:
     platform.bodies["/robots.txt"] = b"User-agent: *\nDisallow: /"
     result = filesets.ingest(url)[0]
     assert (result.status, result.terminal) == ("success-file", None)
-    platform.bodies["/data/7"] = b"<html></html>"
-    assert filesets.ingest(f"{platform.url}/data/7")[0].status == "robots"
-    assert "/data/7" not in filesets.asked()
+    filesets.asked()
+    pages = [f"/data/{number}" for number in range(3)]
+    platform.bodies |= dict.fromkeys(pages, b"<html></html>")
+    results = filesets.ingest(*(platform.url + page for page in pages), jobs=3)  # all wait for one robots.txt
+    assert [result.status for result in results] == ["robots"] * 3
+    asked = filesets.asked()
+    assert asked.count("/robots.txt") == 1
+    assert not set(pages) & set(asked)
     platform.bodies["/robots.txt"] = b"User-agent: *\nDisallow: /data/p"
     platform.bodies["/data/7"] = b'<html><link rel="item" href="/data/p"><link rel="item" href="/data/q"></html>'
     platform.files |= {"/data/p": b"p", "/data/q": b"q"}
