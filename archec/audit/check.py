@@ -7,7 +7,7 @@ import stat
 import time
 from collections import Counter
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,12 +60,12 @@ _JOURNALS = ("journal-damaged", "journal-missing", "journal-chain", "journal-mis
 class CheckSummary:
     """The result of a check. ``whole``: all names, all journals and the complete catalogue were compared."""
 
+    whole: bool = False
     journals: int = 0
     batches: int = 0
     lines: int = 0
     names: int = 0
     seconds: float = 0.0
-    whole: bool = False
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -74,17 +74,9 @@ class CheckSummary:
         return not self.tally.wrong
 
     def as_value(self) -> dict[str, Any]:
-        return {
-            "summary": "check",
-            "clean": self.clean,
-            "whole": self.whole,
-            "journals": self.journals,
-            "batches": self.batches,
-            "lines": self.lines,
-            "names": self.names,
-            "seconds": round(self.seconds, 3),
-            **self.tally.as_value(),
-        }
+        value = asdict(self) | {"seconds": round(self.seconds, 3)}
+        del value["tally"]
+        return {"summary": "check", "clean": self.clean, **value, **self.tally.as_value()}
 
 
 def check(
@@ -165,7 +157,8 @@ class _Check:
             if finding.code not in KEPT:  # the reader of the journals reports those
                 self.report(finding)
         passed_over = under_way(layout)
-        self._notice()
+        if (wrong := wrong_notice(layout)) is not None:
+            self.report(replace(wrong, fixed=write_notice(layout, wrong) if self.fix else ""))
         if self.fix:
             self._tidy()
         temporary = check_names(layout, self.report, self._out_of_place) + _temporary_in(layout.root)
@@ -195,12 +188,6 @@ class _Check:
         """Whether the catalogue has followed the journals further than when the archive was opened."""
         catalogue = self.archive.catalogue
         return catalogue is None or self._at_work() or catalogue.position() != self.archive.position
-
-    def _notice(self) -> None:
-        wrong = wrong_notice(self.archive.layout)
-        if wrong is not None:
-            fixed = write_notice(self.archive.layout, wrong) if self.fix else ""
-            self.report(replace(wrong, fixed=fixed))
 
     # -- the three sides --------------------------------------------------------------------------
 

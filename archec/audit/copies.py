@@ -36,24 +36,19 @@ class Copy(Protocol):
 
     def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
         """The bytes noted of an obi at ``tist``. Raises NotHeld, or another ArchecError, before or between them."""
-        ...
 
     def size(self, tist: int, id: str) -> int | None:  # noqa: A002
         """The size in bytes of what was noted of an obi at ``tist``, following redirects; None if it does not exist, -1
         if the size is unknown."""
-        ...
 
     def journal(self, name: str) -> Iterator[bytes]:
         """The bytes of a journal's file, unchanged. Raises the errors of :meth:`obi`."""
-        ...
 
     def has_journal(self, run: int) -> bool:
         """Whether the journal of a run exists."""
-        ...
 
     def runs(self) -> list[int] | None:
         """The runs that have journals, in order; None if the journals cannot be listed."""
-        ...
 
 
 def fetch_journal(copy: Copy, run: int, folder: Path) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from archec.audit.disk import MOST
 from archec.audit.expected import Entry, entry_at, histories, key_of, objection, statement_of
-from archec.audit.findings import Finding, Reporter
+from archec.audit.findings import Finding, Reporter, about
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
 from archec.catalogue.records import ObiChange
@@ -77,16 +77,12 @@ class PartitionedDiff:
         return found, more
 
     def _records(self, side: int, number: int) -> list[bytes]:
-        records, width = self._whole(side, number), self._widths[side]
+        records, width = bytes(self._parts[side][number]), self._widths[side]
+        if self._folder is not None:
+            path = self._folder / f"{side}-{number:02x}"
+            with storage_errors(path):
+                records = path.read_bytes() + records if path.exists() else records
         return [records[start : start + width] for start in range(0, len(records), width)]
-
-    def _whole(self, side: int, number: int) -> bytes:
-        rest = bytes(self._parts[side][number])
-        if self._folder is None:
-            return rest
-        path = self._folder / f"{side}-{number:02x}"
-        with storage_errors(path):
-            return path.read_bytes() + rest if path.exists() else rest
 
     def _spill(self) -> None:
         self._folder = self._folder or self._stack.enter_context(self._scratch())
@@ -246,28 +242,27 @@ def report_differences(
         for entry, state in _read_again(layout):
             path = layout.path(entry.tist, entry.id)
             key = key_of(path)
-            about = (path, entry.tist, entry.id, entry.sha256)
             if key in missing and state is not None:
                 missing.discard(key)
                 if not path.startswith(hidden):
-                    report(_about("missing", *about, "is not there"))
+                    report(about("missing", entry, path, "is not there"))
             if key in exchanged:
                 exchanged.discard(key)
                 what = "a file, where the URL redirected" if entry.target else "a link, where the bytes should be"
-                report(_about("exchanged", *about, what))
+                report(about("exchanged", entry, path, what))
             if key in twice and state is not None:
                 message = f"a journal says {entry.sha256}, and another line something else"
-                report(_about("two-contents", *about, message))
+                report(about("two-contents", entry, path, message))
             if key in differing and catalogue is not None:
                 differing.discard(key)
                 report(_disagreement(catalogue, entry, state, path))
     if differing and catalogue is not None:
-        for obi, history in _documents(catalogue):
-            for tist, state in history:
-                path = layout.path(tist, obi)
+        for obi in (obi for kind in KINDS for obi in catalogue.all(kind)):
+            for tist, state in obi.history:
+                path = layout.path(tist, obi.id)
                 if key_of(path) in differing:
                     message = f"the catalogue says {state or 'that it was lost then'}"
-                    report(_about("journal-lacks", path, tist, obi, state or "", message))
+                    report(Finding("journal-lacks", path, message, tist, obi.id, state or ""))
 
 
 def _read_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
@@ -284,25 +279,15 @@ def _read_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
 
 def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: str) -> Finding:
     history = histories(catalogue, [entry.id]).get(entry.id)
-    about = (path, entry.tist, entry.id, entry.sha256)
     if state is None:
         there = entry_at(history, entry.tist)
         says = "does not know of it" if there is None else f"says {there[1] or 'lost'} from {there[0]} on"
-        return _about("catalogue-disagrees", *about, f"the journals say that it was lost then; the catalogue {says}")
+        message = f"the journals say that it was lost then; the catalogue {says}"
+        return about("catalogue-disagrees", entry, path, message)
     theirs = objection(entry, history)
     if theirs is None:
-        return _about("catalogue-disagrees", *about, "the catalogue has no such entry, or one that was dropped")
-    return _about("catalogue-disagrees" if theirs.sha256 else "catalogue-lacks", *about, theirs.message)
-
-
-def _documents(catalogue: Catalogue) -> Iterator[tuple[str, History]]:
-    for kind in KINDS:
-        for obi in catalogue.all(kind):
-            yield obi.id, obi.history
-
-
-def _about(code: str, path: str, tist: int, obi: str, sha256: str, message: str) -> Finding:
-    return Finding(code, path, message, tist, obi, sha256)
+        return about("catalogue-disagrees", entry, path, "the catalogue has no such entry, or one that was dropped")
+    return about("catalogue-disagrees" if theirs.sha256 else "catalogue-lacks", entry, path, theirs.message)
 
 
 def _sha256(state: str | None) -> bytes:

@@ -75,14 +75,12 @@ def walk(layout: Layout, report: OutOfPlace, *, modes: bool = False) -> Iterator
 def _descend(
     layout: Layout, fd: int, directory: str, depth: int, report: OutOfPlace, modes: bool
 ) -> Iterator[DiskName]:
-    if depth == layout.depth:
-        try:
-            yield from _places(layout, fd, directory, modes)
-        except StorageFailed as error:
-            report(_unreadable(directory, error), directory)
-        return
     try:
-        names = _names(layout, fd, directory)
+        if depth == layout.depth:
+            yield from _places(layout, fd, directory, modes)
+            return
+        with storage_errors(f"{layout.root}/{directory}"), os.scandir(fd) as entries:
+            names = sorted(entry.name for entry in entries)  # at most a few thousand
     except StorageFailed as error:
         report(_unreadable(directory, error), directory)
         return
@@ -108,12 +106,6 @@ def _descend(
 
 def _unreadable(directory: str, error: StorageFailed) -> Finding:
     return Finding("unreadable", shown(directory) or ".", f"a directory that cannot be listed: {error.message}")
-
-
-def _names(layout: Layout, fd: int, directory: str) -> list[str]:
-    """The names in a directory of directories; at most a few thousand."""
-    with storage_errors(f"{layout.root}/{directory}"), os.scandir(fd) as entries:
-        return sorted(entry.name for entry in entries)
 
 
 def _misfit(layout: Layout, fd: int, name: str, path: str, depth: int) -> tuple[str, str] | None:
@@ -274,7 +266,8 @@ def _unknown(layout: Layout, directories: Directories, place: DiskName, known: J
     if place.tist not in known.tists:
         why = f"{why}, and no run noted anything at {place.tist}"
     else:
-        linked = _is_linked(layout, place)
+        with storage_errors(layout.root / place.path):
+            linked = (layout.root / place.path).lstat().st_nlink > 1  # it has another name, too
         if any(stopped.may_have_left(place.tist, linked=linked) for stopped in known.stopped):
             return Finding("orphan", path, why, place.tist, obi)
         why = f"{why}, and no run was stopped that may have left it"
@@ -282,13 +275,6 @@ def _unknown(layout: Layout, directories: Directories, place: DiskName, known: J
 
 
 _OLDER = "was an older copy of the journals restored? Bring back the newer ones, or gather that data set again"
-
-
-def _is_linked(layout: Layout, place: DiskName) -> bool:
-    """Whether the file at a name has another name, too."""
-    where = layout.root / place.path
-    with storage_errors(where):
-        return where.lstat().st_nlink > 1
 
 
 def _id_of(layout: Layout, place: DiskName) -> str | None:

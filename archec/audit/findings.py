@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from archec.audit.expected import Entry
 from archec.units import counted
 
 
@@ -107,6 +108,11 @@ class Finding:
     def __str__(self) -> str:
         text = f"{self.code}: {self.path}: {self.message}"
         return f"{text}; {self.fixed}" if self.fixed else text
+
+
+def about(code: str, entry: Entry, path: str, message: str, found: str = "") -> Finding:
+    """A finding about an entry at a path."""
+    return Finding(code, path, message, entry.tist, entry.id, entry.sha256, found)
 
 
 Reporter = Callable[[Finding], None]

@@ -29,7 +29,7 @@ from archec.audit.expected import (
     objection,
     statement_of,
 )
-from archec.audit.findings import Finding
+from archec.audit.findings import Finding, about
 from archec.audit.journals import Journals
 from archec.audit.last_checked import Memory, Part
 from archec.audit.opening import Audited
@@ -167,15 +167,15 @@ class Inspector:
         except FileNotFoundError:
             return self._elsewhere(entry, path)
         except CorruptArchive as error:
-            return [_finding("missing", entry, path, error.message)]
+            return [about("missing", entry, path, error.message)]
         except ArchecError as error:
-            return [_finding("unreadable", entry, path, error.message)]
+            return [about("unreadable", entry, path, error.message)]
         except OSError as error:
             if error.errno == errno.ELOOP:
                 return self._redirect(entry, path)
             if error.errno in _NOT_A_FILE:
-                return [_finding("not-a-file", entry, path, "cannot be opened as a file")]
-            return [_finding("unreadable", entry, path, error.strerror or str(error))]
+                return [about("not-a-file", entry, path, "cannot be opened as a file")]
+            return [about("unreadable", entry, path, error.strerror or str(error))]
         return self._hash(entry, path, fd)
 
     def _hash(self, entry: Entry, path: str, fd: int) -> Iterable[Finding]:
@@ -193,10 +193,10 @@ class Inspector:
                 if count:
                     digests.update(buffer[:count])
             if not size and not stat.S_ISREG(os.fstat(fd).st_mode):
-                return [_finding("not-a-file", entry, path, "a device, pipe or socket")]
+                return [about("not-a-file", entry, path, "a device, pipe or socket")]
         except OSError as error:
             code = "not-a-file" if error.errno in _NOT_A_FILE else "unreadable"
-            return [_finding(code, entry, path, error.strerror or str(error))]
+            return [about(code, entry, path, error.strerror or str(error))]
         finally:
             close(fd)
         self.read += size
@@ -205,35 +205,31 @@ class Inspector:
             if entry.md5 in ("", digests.md5):
                 return ()
             message = f"its bytes have md5 {digests.md5}, where the journal says {entry.md5}; their sha256 is right"
-            return [_finding("journal-line", entry, path, message, found)]
+            return [about("journal-line", entry, path, message, found)]
         wanted = f"{entry.size} bytes with sha256 {entry.sha256}" if entry.size >= 0 else f"sha256 {entry.sha256}"
         message = f"{size} bytes with sha256 {found}, where the journal says {wanted}"
-        return [_finding("corrupt", entry, path, message, found)]
+        return [about("corrupt", entry, path, message, found)]
 
     def _redirect(self, entry: Entry, path: str) -> Iterable[Finding]:
         """Checks a link: it must lead, within the store, to the bytes of the entry, which are read only once."""
         wrong = judge(self._directories, path)
         if wrong is not None:
-            return [_finding(wrong[0], entry, path, wrong[1])]
+            return [about(wrong[0], entry, path, wrong[1])]
         return self._at(entry, path, follow(self._directories, path, entry.id))
 
     def _at(self, entry: Entry, path: str, chain: Chain) -> Iterable[Finding]:
         last = chain.hops[-1] if chain.hops else None
-        if last is not None and last.id is not None and self._holds(last.id, last.tist, entry.sha256):
+        if last is not None and last.id is not None and self._noted(last.id, last.tist) == (last.tist, entry.sha256):
             return ()  # a body with its own entry, which is read separately
         directory, _, name = chain.path.rpartition("/")
         try:
             folder = self._directories.find(directory)
             if folder is None:  # gone since it was located; os.open without a directory would use the working directory
-                return [_finding("unreadable", entry, path, f"{chain.path}: has gone")]
+                return [about("unreadable", entry, path, f"{chain.path}: has gone")]
             fd = os.open(name, _OPEN, dir_fd=folder)
         except OSError as error:
-            return [_finding("unreadable", entry, path, f"{chain.path}: {error.strerror}")]
+            return [about("unreadable", entry, path, f"{chain.path}: {error.strerror}")]
         return self._hash(entry, path, fd)
-
-    def _holds(self, obi: str, tist: int, sha256: str) -> bool:
-        """Whether the catalogue has these bytes for another obi at exactly that tist."""
-        return self._noted(obi, tist) == (tist, sha256)
 
     def _noted(self, obi: str, when: int) -> tuple[int, str | None] | None:
         """The entry that the catalogue has of an obi as of ``when``; None also if it cannot be read."""
@@ -251,7 +247,7 @@ class Inspector:
         """Handles a missing name, which is allowed if the URL redirected to one that only differs by a final slash."""
         variant = slash_variant(entry.id) if is_url(entry.id) else None
         if variant is None or variant != entry.target:
-            return [_finding("missing", entry, path, "is not there")]
+            return [about("missing", entry, path, "is not there")]
         try:
             chain = follow(self._directories, path, entry.id)
             if chain.fault is not None:
@@ -262,7 +258,7 @@ class Inspector:
                 return self._at(entry, path, chain)
         except CorruptArchive:
             pass  # a directory of the store is not a directory: nothing can be there
-        return [_finding("missing", entry, path, f"and neither is {variant}, to which it redirected")]
+        return [about("missing", entry, path, f"and neither is {variant}, to which it redirected")]
 
 
 def _doubtful_in(layout: Layout, run: int) -> Iterator[str]:
@@ -279,14 +275,10 @@ def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objectio
     for finding in wrong:
         if finding.code == "corrupt" and theirs.sha256 and finding.found == theirs.sha256:
             message = f"its bytes have the sha256 that the catalogue names, {finding.found}; the journal says "
-            return _finding("journal-disagrees", entry, path, f"{message}{entry.sha256}", finding.found)
-        return _finding(finding.code, entry, path, f"{finding.message}; and {theirs.message}", finding.found)
+            return about("journal-disagrees", entry, path, f"{message}{entry.sha256}", finding.found)
+        return about(finding.code, entry, path, f"{finding.message}; and {theirs.message}", finding.found)
     code = "catalogue-disagrees" if theirs.sha256 or theirs.lost else "catalogue-lacks"
-    return _finding(code, entry, path, f"its bytes are those of the journal, and {theirs.message}", entry.sha256)
-
-
-def _finding(code: str, entry: Entry, path: str, message: str, found: str = "") -> Finding:
-    return Finding(code, path, message, entry.tist, entry.id, entry.sha256, found)
+    return about(code, entry, path, f"its bytes are those of the journal, and {theirs.message}", entry.sha256)
 
 
 _WEIGHT = 2000

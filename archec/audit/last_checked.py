@@ -223,10 +223,8 @@ class Memory(Database):
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         if not read_only:
-            try:
+            with storage_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StorageFailed(f"{path}: {error.strerror}") from error
         super().__init__(path, _ROLE, read_only=read_only)
         if read_only:
             return

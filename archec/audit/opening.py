@@ -13,13 +13,7 @@ from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.model import Position
 from archec.catalogue.open import is_read_only, open_catalogue
 from archec.config import Config
-from archec.errors import (
-    BrokenChain,
-    CatalogueError,
-    CatalogueGone,
-    CorruptArchive,
-    CorruptJournal,
-)
+from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.store.journal_reader import journal_of
 from archec.store.layout import RUNS, Layout, open_store
 from archec.store.lock import RunLock
@@ -94,7 +88,9 @@ def _follow(archive: Audited, catalogue: Catalogue, *, following: bool) -> None:
         archive.position = catalogue.position()
         known_tists(catalogue)  # damage to what every audit needs is found here
         if following and is_behind(archive.layout, catalogue, trusting=False):
-            _catch_up(archive, catalogue)
+            if applied := catch_up(archive.layout, catalogue):
+                message = f"lacked {counted(applied, 'batch', 'batches')} of the journals"
+                archive.findings.append(Finding("catalogue-behind", catalogue.url, message, fixed="it has caught up"))
             archive.position = catalogue.position()
     except CorruptArchive as error:
         archive.findings.append(_about_journal(archive, error))
@@ -104,13 +100,6 @@ def _follow(archive: Audited, catalogue: Catalogue, *, following: bool) -> None:
         archive.unopened = error
         archive.findings.append(Finding("catalogue-unreadable", catalogue.url, _text(error)))
         archive.catalogue = None
-
-
-def _catch_up(archive: Audited, catalogue: Catalogue) -> None:
-    applied = catch_up(archive.layout, catalogue)
-    if applied:
-        message = f"lacked {counted(applied, 'batch', 'batches')} of the journals"
-        archive.findings.append(Finding("catalogue-behind", catalogue.url, message, fixed="it has caught up"))
 
 
 def _about_journal(archive: Audited, error: CorruptArchive) -> Finding:

@@ -16,7 +16,7 @@ from xxhash import xxh3_128_digest
 
 from archec.archive.opening import scratch_folder, scratch_space
 from archec.archive.recovery import follow_until
-from archec.audit.cross_check import PartitionedDiff
+from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.catalogue.dump import dump
@@ -27,7 +27,6 @@ from archec.errors import CatalogueError, StorageFailed, StorageFull
 from archec.progress import Meter
 from archec.tist import MAX_TIST
 
-_KEY = 16
 _PAGE = 500
 _MOST_TEXT = 300
 
@@ -44,7 +43,7 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
             scratch_folder(archive.config) as folder,
             _scratch_errors(folder),
             open_catalogue("sqlite:///fold.sqlite", base=folder, create=True) as fresh,
-            closing(PartitionedDiff(lambda: nullcontext(folder), (_KEY, _KEY))) as diff,
+            closing(PartitionedDiff(lambda: nullcontext(folder), (KEY, KEY))) as diff,
         ):
             meter.phase("folding journals", None)
             follow_until(archive.layout, fresh, archive.position, meter)
@@ -80,17 +79,14 @@ def _compare(catalogue: Catalogue, fresh: Catalogue, diff: PartitionedDiff, mete
     ):
         named = (text for text in _statements(one) if _key(text) in wanted) if wanted else iter(())
         for text in named:
-            report(Finding("catalogue-differs", catalogue.url, f"{says}: {_brief(text)}"))
+            brief = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}..."
+            report(Finding("catalogue-differs", catalogue.url, f"{says}: {brief}"))
     if more:
         report(Finding("not-compared", ".", f"{more} more differences like these are not reported"))
 
 
 def _key(text: str) -> bytes:
     return xxh3_128_digest(text.encode("utf-8", "surrogatepass"))
-
-
-def _brief(text: str) -> str:
-    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}..."
 
 
 def _statements(catalogue: Catalogue) -> Iterator[str]:

@@ -315,7 +315,7 @@ def write_notice(layout: Layout, why: Finding) -> str:
     """Rewrites ``0=archec_1.0`` and returns what was done. Only while holding the run lock."""
     moved = set_aside(layout, NAMASTE, why)
     atomic_write(layout.root / NAMASTE, NOTICE.encode())
-    return f"written again{f'; what was there is in {moved}' if moved else ''}"
+    return f"written again{_moved_to(moved)}"
 
 
 def write_descriptor(config: Config, copy: str) -> Finding | None:
@@ -346,8 +346,7 @@ def write_descriptor(config: Config, copy: str) -> Finding | None:
         why = Finding("layout", DESCRIPTOR, damage.message)
         moved = set_aside(layout, DESCRIPTOR, why)
         atomic_write(root / DESCRIPTOR, descriptor_of(layout.fanout))
-    aside = f"; what was there is in {moved}" if moved else ""
-    return Finding("layout", DESCRIPTOR, damage.message, fixed=f"written again as in {copy}{aside}")
+    return replace(why, fixed=f"written again as in {copy}{_moved_to(moved)}")
 
 
 def _is_fanned(layout: Layout, tist: int) -> bool:

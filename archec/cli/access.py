@@ -19,7 +19,16 @@ from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, t
 from archec.access.viewer import Viewer
 from archec.access.warcindex import index_folder, index_path
 from archec.archive.opening import opened
-from archec.cli.common import DATE, config_option, find_cited, is_citation, json_option, leave, pywb_option
+from archec.cli.common import (
+    DATE,
+    config_option,
+    find_cited,
+    is_citation,
+    json_option,
+    leave,
+    pywb_option,
+    report_options,
+)
 from archec.config import Config, load
 from archec.config.pywb import load_with_pywb
 from archec.errors import Exit, NotHeld, UsageError
@@ -223,8 +232,7 @@ _files_argument = click.argument(
 @access.command()
 @click.argument("collection", metavar="COLLECTION")
 @_files_argument
-@json_option
-@config_option
+@report_options
 def add(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
     """Add lines of CDX or CDXJ to the index of a collection.
 
@@ -239,8 +247,7 @@ def add(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Pa
 @access.command()
 @click.argument("collection", metavar="COLLECTION")
 @_files_argument
-@json_option
-@config_option
+@report_options
 def remove(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
     """Remove lines of CDX or CDXJ from the index of a collection.
 
@@ -256,8 +263,7 @@ def remove(collection: str, files: tuple[Path, ...], as_json: bool, config_file:
 @click.argument("id", metavar="ID")
 @click.option("--token", "name", metavar="NAME", help="Also show what the token of NAME allows.")
 @click.option("--address", default="", metavar="ADDRESS", help="For a client at this address.")
-@json_option
-@config_option
+@report_options
 def explain(id: str, name: str | None, address: str, as_json: bool, config_file: Path | None) -> None:  # noqa: A002
     """Show what is public of a URL, handle or fileset, and why.
 

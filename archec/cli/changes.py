@@ -12,7 +12,7 @@ import click
 from archec.archive.lookup import find
 from archec.archive.opening import Archive
 from archec.catalogue.model import KINDS, Kind
-from archec.cli.common import WHEN, config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import WHEN, opened, report_options, warn_if_unknown
 from archec.errors import UsageError
 from archec.export.units import Selection, selection
 from archec.report import changes as incidences
@@ -30,8 +30,7 @@ from archec.tist import iso, parse_when
 @click.option("--diff", "obi", metavar="ID", help="Show the diff of this template.")
 @click.option("--from", "older", type=WHEN, help="With --diff: the older state; default: the previous one.")
 @click.option("--to", "newer", type=WHEN, help="With --diff: the newer state; default: the newest.")
-@json_option
-@config_option
+@report_options
 def changes(
     since: str | None,
     until: str | None,

@@ -10,7 +10,7 @@ import click
 from archec.audit.check import CheckSummary, check_layout
 from archec.audit.check import check as check_archive
 from archec.audit.opening import opened_for_audit
-from archec.cli.common import config_option, json_option
+from archec.cli.common import report_options
 from archec.cli.verify import conclude, print_finding
 from archec.config import load
 from archec.errors import UsageError
@@ -22,8 +22,7 @@ from archec.units import counted, human_duration
 @click.option("--fix", is_flag=True, help="Fix what is safe to fix; move unexpected files to quarantine.")
 @click.option("--unjournalled", is_flag=True, help="With --fix: also set aside what a lost journal may have named.")
 @click.option("--quick", is_flag=True, help="Compare only the histories of the catalogue, e.g. every night.")
-@json_option
-@config_option
+@report_options
 def check(fix: bool, unjournalled: bool, quick: bool, as_json: bool, config_file: Path | None) -> None:
     """Check that journals, names, links and catalogue agree.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, json_option, leave, load_or_default
+from archec.cli.common import leave, load_or_default, report_options
 from archec.errors import DataSetError, Exit, gravest_of_items
 from archec.gather.tarball_inspection import Inspection, inspect
 from archec.terminal.output import echo_json, note, show
@@ -19,8 +19,7 @@ _MOST_OTHERS = 20
 
 @click.command("check-tarball")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@json_option
-@config_option
+@report_options
 def check_tarball(files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
     """Check tarballs for damage, and show their contents.
 

@@ -86,6 +86,11 @@ def leave(code: Exit) -> NoReturn:
     raise click.exceptions.Exit(int(code))
 
 
+def report_options(function: _F) -> _F:
+    """``--json`` and ``--config FILE``, on reporting commands that work on an archive."""
+    return json_option(config_option(function))
+
+
 def load_or_default(file: Path | None) -> Config:
     """The configuration, or its defaults if no file is given and none is here; for commands that need no archive."""
     return load(file) if file or Path(DEFAULT_FILE).exists() else Config()

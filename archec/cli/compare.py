@@ -9,7 +9,7 @@ import click
 
 from archec.audit.compare import RELATIONS, CopyReport
 from archec.audit.compare import compare as compare_copies
-from archec.cli.common import config_option, json_option, leave
+from archec.cli.common import leave, report_options
 from archec.config import load
 from archec.errors import Exit
 from archec.store.layout import open_store
@@ -22,8 +22,7 @@ from archec.units import counted, human_duration
 @click.command()
 @click.argument("copy", metavar="DIR|URL")
 @click.option("--heads", is_flag=True, help="Compare journals only, not the files of the obi store.")
-@json_option
-@config_option
+@report_options
 def compare(copy: str, heads: bool, as_json: bool, config_file: Path | None) -> None:
     """Compare this archive with a copy of it.
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 from archec.archive.opening import Archive
-from archec.cli.common import config_option, json_option, opened, warn_if_unknown
-from archec.export.units import Selection, selection
-from archec.progress import SILENT, Meter
+from archec.cli.common import opened, report_options, warn_if_unknown
+from archec.export.units import selection
+from archec.progress import SILENT
 from archec.report.coverage import COLUMNS, CoverageRow, coverage_of_all, coverage_of_filesets
 from archec.report.coverage import coverage as coverage_of
 from archec.terminal.output import LineWriter, note, shown, terminal_width
@@ -28,8 +28,7 @@ _COLUMNS = (*COLUMNS, ("last seen ", "last_seen"))
 @click.command()
 @click.option("--archive", metavar="CODE", help="Only this archive, e.g. aaa.")
 @click.option("--series", metavar="S", help="Only this series: aaa:ssssss, or ssssss with --archive.")
-@json_option
-@config_option
+@report_options
 def coverage(archive: str | None, series: str | None, as_json: bool, config_file: Path | None) -> None:
     """Show how many works of each series have a held file.
 
@@ -48,15 +47,12 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
         watched = sys.stderr.isatty() and not sys.stdout.isatty()
         with meter_for() if watched else nullcontext(SILENT) as meter:
             meter.phase("works", None)
-            rows = _rows(opened_archive, wanted, meter)
+            config, catalogue = opened_archive.config, opened_archive.catalogue
+            if wanted.archive:
+                rows = coverage_of(catalogue, archive=wanted.archive, series=wanted.series, meter=meter)
+            else:
+                rows = coverage_of_all(catalogue, config.database, config.base, meter=meter)
             _show(rows, None if wanted.archive else opened_archive, as_json=as_json)
-
-
-def _rows(archive: Archive, wanted: Selection, meter: Meter) -> Iterator[CoverageRow]:
-    if wanted.archive:
-        return coverage_of(archive.catalogue, archive=wanted.archive, series=wanted.series, meter=meter)
-    config = archive.config
-    return coverage_of_all(archive.catalogue, config.database, config.base, meter=meter)
 
 
 def _show(rows: Iterator[CoverageRow], with_filesets: Archive | None, *, as_json: bool) -> None:

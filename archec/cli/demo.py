@@ -37,9 +37,9 @@ def demo(context: click.Context, directory: Path | None) -> None:
     file = folder / DEFAULT_FILE
     echo(f"The archive of the demo is in {folder.absolute()}")
     with meter_for() as meter:
-        for stage in play(config, meter):
-            click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)
-            for line in gather_table(stage.report.figures()):
+        for number, story, done in play(config, meter):
+            click.secho(f"\n== Gathering {number}: {story}", bold=True)
+            for line in gather_table(done.figures()):
                 echo(line, INDENT)
     with open_catalogue(config.database, base=config.base) as catalogue:
         urls = {

@@ -8,15 +8,14 @@ from pathlib import Path
 import click
 
 from archec.catalogue.dump import dump as dump_lines
-from archec.cli.common import config_option, json_option, opened
+from archec.cli.common import opened, report_options
 
 
 @click.command()
 @click.option(
     "--all", "everything", is_flag=True, help="Include data that depends on when archec ran: runs, visits ..."
 )
-@json_option
-@config_option
+@report_options
 def dump(everything: bool, as_json: bool, config_file: Path | None) -> None:
     """Print the catalogue as canonical JSON lines.
 

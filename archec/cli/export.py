@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import DATE, config_option, json_option, leave, opened, warn_if_unknown
+from archec.cli.common import DATE, leave, opened, report_options, warn_if_unknown
 from archec.errors import Exit, UsageError
 from archec.export.checking import VaultFault
 from archec.export.run import ExportRequest, ExportSummary, VaultCheck, export_warc, verify_vault
@@ -36,8 +36,7 @@ def export() -> None:
 @click.option("--no-revisits", is_flag=True, help="Skip visits that found a file unchanged.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; report what would be written.")
 @click.option("--verify", is_flag=True, help="Write nothing; verify every record in the indexes.")
-@json_option
-@config_option
+@report_options
 def warc(
     folder: Path,
     archive: str | None,

@@ -14,7 +14,16 @@ import msgspec
 
 from archec.archive.budget import Budget
 from archec.catalogue.model import Ingest
-from archec.cli.common import DURATION, SIZE, config_option, json_option, leave, opened, warn_if_root, warn_if_unknown
+from archec.cli.common import (
+    DURATION,
+    SIZE,
+    config_option,
+    leave,
+    opened,
+    report_options,
+    warn_if_root,
+    warn_if_unknown,
+)
 from archec.config import load
 from archec.errors import Exit, UsageError
 from archec.export.units import Selection
@@ -187,8 +196,7 @@ def _write(target: BinaryIO, result: IngestResult) -> None:
 
 @fileset.command(name="list")
 @click.option("--all", "with_failed", is_flag=True, help="Also list the ingests of data sets of which nothing is held.")
-@json_option
-@config_option
+@report_options
 def list_(with_failed: bool, as_json: bool, config_file: Path | None) -> None:
     """List all filesets: id, title, versions, files, size.
 
@@ -221,8 +229,7 @@ def list_(with_failed: bool, as_json: bool, config_file: Path | None) -> None:
 
 @fileset.command()
 @click.argument("name", metavar="ID")
-@json_option
-@config_option
+@report_options
 def show(name: str, as_json: bool, config_file: Path | None) -> None:
     """Show one fileset: its files, with checksums and statuses.
 
@@ -268,8 +275,7 @@ def _id(manifest: Manifest) -> str:
 
 @fileset.command()
 @click.argument("name", metavar="ID")
-@json_option
-@config_option
+@report_options
 def verify(name: str, as_json: bool, config_file: Path | None) -> None:
     """Compare the held files of a fileset with its manifest.
 
@@ -301,8 +307,7 @@ def verify(name: str, as_json: bool, config_file: Path | None) -> None:
 
 @fileset.command()
 @click.argument("name", metavar="ID")
-@json_option
-@config_option
+@report_options
 def changes(name: str, as_json: bool, config_file: Path | None) -> None:
     """List the changes between versions of a fileset.
 
@@ -326,8 +331,7 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
 )
 @click.option("--fetch", is_flag=True, help="With --as bagit: write fetch.txt instead of the data.")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
-@json_option
-@config_option
+@report_options
 def export(name: str, form: str, fetch: bool, folder: Path, as_json: bool, config_file: Path | None) -> None:
     """Write a fileset into a directory, for example as a bag.
 
@@ -373,8 +377,7 @@ def export_sql(dialect: Dialect, config_file: Path | None) -> None:
 
 @fileset.command()
 @click.option("--archive", "code", metavar="CODE", default="", help="Only templates of this archive.")
-@json_option
-@config_option
+@report_options
 def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
     """List linked data sets that have not been ingested yet.
 

@@ -10,7 +10,7 @@ import click
 
 from archec.archive.lookup import Holding, holdings
 from archec.catalogue.interface import Checksum
-from archec.cli.common import config_option, digests_of, json_option, opened
+from archec.cli.common import digests_of, opened, report_options
 from archec.config import Config, load
 from archec.digest import md5_hex
 from archec.errors import NotHeld, UsageError
@@ -38,8 +38,7 @@ _Wanted = tuple[Checksum, str]
     metavar="FILE",
     help="Obis with the same text as this file: the canonical text of a template, else the extracted text.",
 )
-@json_option
-@config_option
+@report_options
 def find(
     file: Path | None, sha256: str | None, md5: str | None, text: Path | None, as_json: bool, config_file: Path | None
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import FILE, config_option, json_option
+from archec.cli.common import FILE, report_options
 from archec.config import load
 from archec.proof.forking import declare_fork
 from archec.proof.seal import read_seal
@@ -18,8 +18,7 @@ from archec.tist import iso
 @click.command()
 @click.option("--reason", required=True, metavar="TEXT", help="The reason; it is journalled permanently.")
 @click.option("--seal", "seal_file", type=FILE, help="A seal of what is lost, if the catalogue does not know it.")
-@json_option
-@config_option
+@report_options
 def fork(reason: str, seal_file: Path | None, as_json: bool, config_file: Path | None) -> None:
     """Continue after an older copy of the archive was restored.
 

@@ -19,17 +19,7 @@ from archec.archive.budget import Budget
 from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
-from archec.cli.common import (
-    DATE,
-    DURATION,
-    FILE,
-    SIZE,
-    config_option,
-    json_option,
-    opened,
-    warn_if_root,
-    warn_if_unknown,
-)
+from archec.cli.common import DATE, DURATION, FILE, SIZE, opened, report_options, warn_if_root, warn_if_unknown
 from archec.cli.runreport import INDENT, RUN_LINE, RunLine, gather_table, other_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest, gravest_of_items
@@ -90,8 +80,7 @@ _MOST_NAMED = 20
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")
 @click.option("--max-bytes", type=SIZE, help="Receive at most this much, e.g. 20GB.")
 @click.option("--max-time", type=DURATION, help="Stop fetching after this time, e.g. 6h.")
-@json_option
-@config_option
+@report_options
 @click.pass_context
 def gather(
     context: click.Context,

@@ -13,7 +13,7 @@ from archec.archive.lookup import HistoryRow, rows
 from archec.archive.revision import evidence_of
 from archec.catalogue.codec import plain
 from archec.catalogue.model import Obi
-from archec.cli.common import config_option, find_cited, json_option, opened
+from archec.cli.common import find_cited, opened, report_options
 from archec.store.layout import Layout
 from archec.terminal.output import echo, echo_json
 from archec.tist import MAX_TIST, iso
@@ -27,8 +27,7 @@ _LESS = frozenset({"superseded", "retracted", "conflict", "elsewhere"})
 @click.argument("obi", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="Also what was superseded, retracted or lost a conflict.")
 @click.option("--why", is_flag=True, help="Also show what each data set says about a handle, and why it did not count.")
-@json_option
-@config_option
+@report_options
 def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: Path | None) -> None:
     """Show every incidence of ID, oldest first.
 

@@ -10,7 +10,7 @@ import click
 
 from archec.archive.file_losses import held_losses
 from archec.catalogue.interface import Catalogue
-from archec.cli.common import config_option, json_option, opened, run_of
+from archec.cli.common import opened, report_options, run_of
 from archec.config import load
 from archec.errors import UsageError
 from archec.gather.operator import accept, awaiting, known_run
@@ -25,8 +25,7 @@ _ACCEPT = "accept"
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[RUN | accept RUN [ARCHIVE|HOST|ID]...]")
-@json_option
-@config_option
+@report_options
 def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> None:
     """List the losses that are held back, or accept them.
 

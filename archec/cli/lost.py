@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from archec.catalogue.model import KINDS, Kind
-from archec.cli.common import DATE, DURATION, config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import DATE, DURATION, opened, report_options, warn_if_unknown
 from archec.errors import UsageError
 from archec.export.units import selection
 from archec.report import lost as losses
@@ -36,8 +36,7 @@ _NAMES = {"tobi": "template", "fobi": "file", "fileset": "data set"}
 @click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates name.")
 @click.option("--reason", metavar="TEXT", default="", help="Only losses whose reason contains this text.")
 @click.option("--returned", "came_back", is_flag=True, help="List what was lost and came back, and after how long.")
-@json_option
-@config_option
+@report_options
 def lost(
     kind: Kind | None,
     since: int,
@@ -84,37 +83,26 @@ def _lines(now: int, one: Lost | Returned) -> Iterator[str]:
     yield one.handle or one.id
     if one.title:
         yield f"    {one.title}"
-    yield from _returned_lines(one) if isinstance(one, Returned) else _lost_lines(one, now)
-
-
-def _lost_lines(one: Lost, now: int) -> Iterator[str]:
-    ago = human_duration(max(0, now - one.lost))
-    yield f"    {_NAMES[one.kind]} lost {iso(one.lost)} ({one.lost}), {ago} ago{_because(one.reason)}"
+    lost = f"lost {iso(one.lost)} ({one.lost})"
+    because = f": {one.reason}" if one.reason else ""
+    if isinstance(one, Returned):
+        after, how = human_duration(one.returned - one.lost), "the same" if one.same else "changed"
+        yield f"    {_NAMES[one.kind]} back {iso(one.returned)} ({one.returned}) after {after}, {how}"
+        yield f"    {lost}{because}"
+    else:
+        yield f"    {_NAMES[one.kind]} {lost}, {human_duration(max(0, now - one.lost))} ago{because}"
     yield f"    last seen {iso(one.last_seen)} ({one.last_seen})"
-    yield f"    last noted {iso(one.noted)} ({one.noted}), sha256 {one.sha256}"
+    if isinstance(one, Lost):
+        yield f"    last noted {iso(one.noted)} ({one.noted}), sha256 {one.sha256}"
     yield f"    {one.path or 'its bytes are not in the store'}"
-    for work in one.works:
-        yield from _work_lines(work)
-    if one.more:
-        yield "    and named by others"
+    if isinstance(one, Lost):
+        for work in one.works:
+            yield from _work_lines(work)
+        if one.more:
+            yield "    and named by others"
 
 
 def _work_lines(work: NamingWork) -> Iterator[str]:
     named = "named" if work.names else "was named"
     yield f"    {named} by {work.handle or work.id}{'' if work.held else ' (also lost)'}  {work.title}"
-    other = f"another rendering is held: {work.rendering}" if work.rendering else "no other rendering is held"
-    yield f"      {other}"
-
-
-def _returned_lines(one: Returned) -> Iterator[str]:
-    after = human_duration(one.returned - one.lost)
-    yield f"    {_NAMES[one.kind]} back {iso(one.returned)} ({one.returned}) after {after}, " + (
-        "the same" if one.same else "changed"
-    )
-    yield f"    lost {iso(one.lost)} ({one.lost}){_because(one.reason)}"
-    yield f"    last seen {iso(one.last_seen)} ({one.last_seen})"
-    yield f"    {one.path or 'its bytes are not in the store'}"
-
-
-def _because(reason: str) -> str:
-    return f": {reason}" if reason else ""
+    yield f"      {f'another rendering is held: {work.rendering}' if work.rendering else 'no other rendering is held'}"

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 
 from archec import __version__
-from archec.errors import StorageFailed
-from archec.store.durable import open_whole
+from archec.store.durable import open_whole, storage_errors
 from archec.terminal.output import note
 
 
@@ -26,10 +25,8 @@ def man(context: click.Context, directory: Path) -> None:
 
     Example: archec man man1
     """
-    try:
+    with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageFailed(f"{directory}: {error.strerror}") from error
     number = 0
     for number, (name, page) in enumerate(_pages(context.find_root().command, "archec", None), 1):  # noqa: B007
         with open_whole(directory / f"{name}.1", mode=0o644) as file:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from prometheus_client import generate_latest
 
-from archec.cli.common import config_option, json_option, opened, output_option
+from archec.cli.common import opened, output_option, report_options
 from archec.monitor.metrics import metrics_of
 from archec.monitor.status import status
 from archec.store.durable import open_whole
@@ -16,8 +16,7 @@ from archec.terminal.output import echo_json, note
 
 @click.command()
 @output_option("Write them to this file, atomically; its name should end in .prom.")
-@json_option
-@config_option
+@report_options
 def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> None:
     """Print metrics of the archive for Prometheus.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from archec.cli.common import READABLE, WHEN, config_option, digests_of, find_cited, json_option, opened, output_option
+from archec.cli.common import READABLE, WHEN, digests_of, find_cited, opened, output_option, report_options
 from archec.errors import CorruptArchive, UsageError
 from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
 from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
@@ -29,8 +29,7 @@ from archec.tist import iso
 @click.option("--check", "proof_file", type=READABLE, metavar="PROOF", help="Check a proof, and CONTENT against it.")
 @click.option("--key", "keys", multiple=True, metavar="KEY|FILE", help="With --check: a trusted verifier key.")
 @output_option("Write the proof to this file, atomically; default: stdout.")
-@json_option
-@config_option
+@report_options
 def prove(
     arguments: tuple[str, ...],
     seal_file: Path | None,

@@ -10,7 +10,7 @@ from archec.archive.recovery import need_run
 from archec.archive.recovery import rebuild as rebuild_catalogue
 from archec.catalogue.interface import redact
 from archec.catalogue.open import open_catalogue
-from archec.cli.common import config_option, json_option, run_of
+from archec.cli.common import report_options, run_of
 from archec.config import load
 from archec.errors import UsageError
 from archec.store.layout import open_store
@@ -22,8 +22,7 @@ from archec.terminal.progress import meter_for
 @click.command()
 @click.option("--database", metavar="URL", help="Write to this database instead of the configured one.")
 @click.option("--until", "until_run", metavar="RUN", help="Only up to the end of this run.")
-@json_option
-@config_option
+@report_options
 def rebuild(database: str | None, until_run: str | None, as_json: bool, config_file: Path | None) -> None:
     """Rebuild the catalogue from the archive directory alone.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import FILE, config_option, json_option, leave, load_or_default
+from archec.cli.common import FILE, leave, load_or_default, report_options
 from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
 from archec.redif.files import template_names
@@ -28,8 +28,7 @@ from archec.terminal.output import echo, echo_json, note, show
 @click.option(
     "--report", type=FILE, metavar="FILE.html|FILE.md", help="Also write a report by archive, for its maintainer."
 )
-@json_option
-@config_option
+@report_options
 def redif(
     files: tuple[Path, ...],
     quiet: bool,

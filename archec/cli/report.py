@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from archec.audit.last_checked import fixity
-from archec.cli.common import config_option, json_option, opened, output_option
+from archec.cli.common import opened, output_option, report_options
 from archec.errors import UsageError
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of
@@ -29,8 +29,7 @@ _LOOK_AT = 1_000_000
 @click.command()
 @click.argument("run", default="last")
 @output_option("Write the page to this file, e.g. report.html.")
-@json_option
-@config_option
+@report_options
 def report(run: str, output: Path | None, as_json: bool, config_file: Path | None) -> None:
     """Write a page about a run and the archive up to it.
 

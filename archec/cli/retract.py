@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, json_option, run_of
+from archec.cli.common import report_options, run_of
 from archec.config import load
 from archec.errors import UsageError
 from archec.gather.operator import retract as retract_data_set
@@ -23,8 +23,7 @@ from archec.units import counted
     "--reason", metavar="TEXT", help="The reason; it is journalled, and shown when someone tries to gather it again."
 )
 @click.option("--undo", is_flag=True, help="Reverse a retraction.")
-@json_option
-@config_option
+@report_options
 def retract(
     data_set: str, visits: bool, reason: str | None, undo: bool, as_json: bool, config_file: Path | None
 ) -> None:

@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from archec.archive.runs import unbegun
-from archec.cli.common import config_option, json_option, opened
+from archec.cli.common import opened, report_options
 from archec.cli.runreport import INDENT, gather_table, host_outcomes, other_table
 from archec.errors import UsageError
 from archec.monitor.runs import RunView, run_named, runs_listed
@@ -31,8 +31,7 @@ _BELOW = 4
 @click.command()
 @click.argument("run", required=False)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N runs.")
-@json_option
-@config_option
+@report_options
 def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | None) -> None:
     """List the runs, or show one of them.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import FILE, config_option, json_option, output_option
+from archec.cli.common import FILE, output_option, report_options
 from archec.config import load
 from archec.errors import UsageError
 from archec.proof.note import new_key
@@ -22,8 +22,7 @@ from archec.units import counted
 @click.command()
 @output_option("Write the seal to this new file, atomically; default: stdout.")
 @click.option("--new-key", "key_file", type=FILE, help="Create a key that signs seals, and print the verifier key.")
-@json_option
-@config_option
+@report_options
 def seal(output: Path | None, key_file: Path | None, as_json: bool, config_file: Path | None) -> None:
     """Write a seal: a small statement about all that is recorded.
 

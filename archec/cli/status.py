@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from archec.catalogue.model import AT_ONCE
-from archec.cli.common import config_option, json_option, opened
+from archec.cli.common import opened, report_options
 from archec.cli.runreport import deferred_files, host_outcomes
 from archec.monitor.status import ArchiveStatus, DiskSpace, Due, HeldBack
 from archec.monitor.status import status as look
@@ -22,8 +22,7 @@ _AHEAD = 60
 
 
 @click.command()
-@json_option
-@config_option
+@report_options
 def status(as_json: bool, config_file: Path | None) -> None:
     """Show the state of the archive on one screen.
 

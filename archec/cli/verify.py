@@ -16,7 +16,7 @@ from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair, write_descriptor
 from archec.audit.verify import Scope, Summary
 from archec.audit.verify import verify as verify_archive
-from archec.cli.common import DURATION, READABLE, SHARE, SIZE, config_option, json_option, leave
+from archec.cli.common import DURATION, READABLE, SHARE, SIZE, leave, report_options
 from archec.config import Config, load
 from archec.errors import CatalogueError, Exit, UsageError
 from archec.store.layout import open_store
@@ -36,8 +36,7 @@ from archec.units import counted, human_duration, human_size
     help="Check that everything sealed is there, unaltered; may be repeated.",
 )  # fmt: skip
 @click.option("--repair-from", "copy", metavar="DIR|URL", help="Repair from this copy of the archive directory.")
-@json_option
-@config_option
+@report_options
 def verify(
     everything: bool,
     sample: float | None,

@@ -113,8 +113,6 @@ def _collection(name: Any, value: Any) -> dict[str, Any]:
         raise Misfit(f"{name!r} is not a valid name of a collection: it must not contain slashes or blanks")
     if name in RESERVED:
         raise Misfit(f"no collection may be named {name}: that is a path of the server")
-    if isinstance(value, str):
-        value = {"index": value}
     given = _settings(name, value)
     if "sequence" in given:
         others = sorted(set(given) - {"sequence"})
@@ -135,8 +133,6 @@ def _step(name: str, number: int, value: Any) -> dict[str, Any]:
         label = value.pop("name")
         if not isinstance(label, str) or not label:
             raise Misfit(f"{where}: name must be text")
-    if isinstance(value, str):
-        value = {"index": value}
     given = _settings(where, value)
     if "sequence" in given:
         raise Misfit(f"{where}: a step cannot have a sequence")
@@ -145,6 +141,8 @@ def _step(name: str, number: int, value: Any) -> dict[str, Any]:
 
 def _settings(where: str, value: Any) -> dict[str, Any]:
     """The settings of a collection or step by their canonical names. Raises :class:`Misfit` for repeated ones."""
+    if isinstance(value, str):
+        return {"index": value}
     if not isinstance(value, dict):
         raise Misfit(f"{where}: must be a group of settings, or an index as text")
     given: dict[str, Any] = {}
@@ -267,10 +265,8 @@ def _shorthand(where: str, text: str) -> dict[str, Any]:
             return _memento(where, rest, "im_" if scheme == "wb-memento" else "id_")
         if scheme in ("cdx", "cdxj"):
             return _cdx(where, rest)
-        if scheme in ("zipnum", "warc", "wacz", "archec"):
+        if scheme in ("file", "zipnum", "warc", "wacz", "archec"):
             return {"type": scheme, "path": _path(where, rest)}
-        if scheme == "file":
-            return {"type": "file", "path": _path(where, rest)}
         known = ("memento+", "wb-memento+", "cdx+", "cdxj+", "zipnum+", "warc+", "wacz+", "archec+")
         raise Misfit(f"{where}: unknown prefix {scheme}+{_nearest(scheme + '+', known)}")
     if text.startswith(("http://", "https://")):

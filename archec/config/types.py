@@ -39,10 +39,6 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _without_slash(value: Any) -> Any:
-    return value.rstrip("/") if isinstance(value, str) else value
-
-
 def _networks(value: Any) -> Any:
     """Checks networks. One with host bits is refused: it may be meant to be that address alone, or its network."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -63,12 +59,10 @@ def _denials(value: Any) -> Any:
     """Groups with lists of hosts, urls and networks; hosts in lower case."""
     if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
         return value
-    readers: dict[str, Callable[[Any], Any]] = {"hosts": _lower, "urls": _listed, "networks": _listed_networks}
+    readers: dict[str, Callable[[Any], Any]] = {
+        "hosts": _lower, "urls": _listed, "networks": lambda item: _networks(_listed(item)),
+    }  # fmt: skip
     return [{key: readers[key](item) if key in readers else item for key, item in group.items()} for group in value]
-
-
-def _listed_networks(value: Any) -> Any:
-    return _networks(_listed(value))
 
 
 def _formats(value: Any) -> Any:
@@ -231,7 +225,7 @@ Web = Annotated[
     _must_be(
         "an http:// or https:// URL without a query, or empty",
         r"(https?://[A-Za-z0-9.\[\]:_-]+(/[A-Za-z0-9._~%/-]*)?)?",
-        read=_without_slash,
+        read=lambda value: value.rstrip("/") if isinstance(value, str) else value,
     ),
 ]
 Database = Annotated[

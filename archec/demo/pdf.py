@@ -39,15 +39,13 @@ def write_pdf(
     return write_objects(objects, info=4, identity=created)
 
 
-def write_objects(
-    objects: Sequence[bytes], *, info: int = 0, identity: str = "", trailer: bytes = b"", head: bytes = b"%PDF-1.4\n"
-) -> bytes:
+def write_objects(objects: Sequence[bytes], *, info: int = 0, identity: str = "", trailer: bytes = b"") -> bytes:
     """A PDF file with the given objects 1, 2, ...; object 1 is the catalogue.
 
     ``info`` is the number of the information dictionary, 0 for none; the /ID is derived from ``identity``;
-    ``trailer`` are further entries of the trailer; ``head`` is the beginning of the file.
+    ``trailer`` are further entries of the trailer.
     """
-    file = bytearray(head)
+    file = bytearray(b"%PDF-1.4\n")
     offsets = []
     for number, body in enumerate(objects, 1):
         offsets.append(len(file))

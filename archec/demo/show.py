@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from archec.archive.report import Report
@@ -30,15 +29,6 @@ _SETTINGS: dict[str, object] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A gathering of the demo: the changes before it, and its report."""
-
-    number: int
-    story: str
-    report: Report
-
-
 _STORIES = (
     "a new archive gathers the demo's RePEc for the first time",
     "a paper was revised, another removed, a template has disappeared, a server is overloaded",
@@ -60,13 +50,14 @@ def make_archive(directory: Path) -> Config:
     return config
 
 
-def play(config: Config, meter: Meter) -> Iterator[Stage]:
+def play(config: Config, meter: Meter) -> Iterator[tuple[int, str, Report]]:
+    """Gathers the stages one after the other: yields the number of each, the changes before it, and its report."""
     with DemoSite() as site:
         config = dataclasses.replace(config, fetch=dataclasses.replace(config.fetch, proxy=""))
         for stage, story in zip(STAGES, _STORIES, strict=True):
             site.stage = stage
             write_data_set(config.data_path, stage, site.base_url)
-            yield Stage(stage, story, gather(config, Options(), meter))
+            yield stage, story, gather(config, Options(), meter)
 
 
 def papers_that(word: str) -> list[str]:

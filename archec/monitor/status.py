@@ -18,10 +18,11 @@ from archec.archive.runs import Unbegun, stored_before, unbegun
 from archec.audit.last_checked import Fixity, fixity
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.lists import DueFobi
-from archec.errors import CatalogueError, CatalogueGone, StorageFailed
+from archec.errors import CatalogueError, CatalogueGone
 from archec.gather.operator import awaiting
 from archec.gather.plan import LAST_ID, due_files
 from archec.monitor.runs import RunView, runs
+from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso
@@ -188,9 +189,7 @@ def held_back(catalogue: Catalogue) -> Iterator[HeldBack]:
 
 
 def _disk(layout: Layout) -> DiskSpace:
-    try:
+    with storage_errors(layout.root):
         disk = os.statvfs(layout.root)
-    except OSError as error:
-        raise StorageFailed(f"{layout.root}: {error.strerror}") from error
     return DiskSpace(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, disk.f_files, disk.f_favail)
 

@@ -23,8 +23,9 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from benchmarks.access_servers import Server, free_port, nginx, running
-from benchmarks.runner import BenchmarkError, Report
+from benchmarks.access_servers import Server
+from benchmarks.fetch import serving
+from benchmarks.runner import BenchmarkError, Report, free_port, running
 
 _GROUP = "{urls:,} URLs x {captures} captures"
 _MANY = "http://many.example.org/"
@@ -270,8 +271,12 @@ def _remotes(stack: ExitStack, folder: Path, report: Report) -> str:
 
     key = key_of(_CANNED)
     lines = [f'{key} {year}0101000000 {{"url": "{_CANNED}", "mime": "text/html"}}\n' for year in range(2010, 2020)]
+    root = folder / "nginx" / "www"
+    root.mkdir(parents=True)
+    for name in "xyz":
+        (root / f"{name}-cdx").write_text("".join(lines))
     try:
-        port = stack.enter_context(nginx(folder / "nginx", "".join(lines).encode()))
+        port = stack.enter_context(serving(root.parent, ["127.0.0.1"], report))
     except BenchmarkError as error:
         report.skipped["a group of remotes"] = str(error)
         return ""

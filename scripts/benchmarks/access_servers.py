@@ -1,16 +1,12 @@
-"""Servers that the benchmark of the access layer starts, and requests to them."""
+"""Requests to the servers that the benchmark of the access layer starts."""
 
 from __future__ import annotations
 
 import http.client
 import os
-import shutil
 import socket
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.runner import BenchmarkError
@@ -94,52 +90,3 @@ class Server:
         if failed:
             raise BenchmarkError(failed[0])
         return max(1, requests // connections) * connections / (time.perf_counter() - began)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
-@contextmanager
-def running(command: list[str], folder: Path, port: int) -> Iterator[int]:
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log) as process:
-        try:
-            wait(lambda: process.poll() is None, port, folder / "log")
-            yield process.pid
-        finally:
-            process.terminate()
-
-
-def wait(alive: Callable[[], bool], port: int, log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            if not alive() or time.monotonic() > deadline:
-                raise BenchmarkError(f"a server did not start: {log.read_text()[-500:]}") from None
-            time.sleep(0.05)
-
-
-@contextmanager
-def nginx(folder: Path, answer: bytes) -> Iterator[int]:
-    """The port of an nginx that gives the same answer to every request. Raises BenchmarkError where there is none."""
-    program = shutil.which("nginx")
-    if program is None:
-        raise BenchmarkError("there is no nginx")
-    folder.mkdir()
-    (folder / "answer").write_bytes(answer)
-    port = free_port()
-    places = "\n".join(f"{one}_temp_path {folder};" for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    (folder / "nginx.conf").write_text(f"""\
-pid {folder}/pid; daemon off; error_log {folder}/error; events {{}}
-http {{
-access_log off; default_type text/x-cdxj; keepalive_requests 1000000;
-{places}
-server {{ listen 127.0.0.1:{port}; root {folder}; location / {{ try_files /answer =404; }} }}
-}}
-""")
-    with running([program, "-c", str(folder / "nginx.conf")], folder, port):
-        yield port

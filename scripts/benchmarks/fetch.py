@@ -17,10 +17,7 @@ import argparse
 import os
 import pwd
 import random
-import socket
 import statistics
-import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -33,10 +30,11 @@ from benchmarks.runner import (
     Measure,
     Report,
     archec,
-    environment,
     find,
+    free_port,
     in_turn,
     run,
+    running,
     version_of,
 )
 
@@ -100,6 +98,16 @@ class Workload(NamedTuple):
         path = folder / "urls"
         path.write_text("".join(f"{url}\n" for url in self.urls), encoding="ascii")
         return path
+
+    def fetched(self, peer: str, command: Sequence[str | Path], folder: Path) -> Finished:
+        """Runs the command of a peer in a new folder, where it must leave every file in ``out``."""
+        (folder / "out").mkdir()
+        self.listed(folder)
+        done = run(command, folder)
+        sizes = [path.stat().st_size for path in (folder / "out").iterdir()]
+        if len(sizes) != self.files or set(sizes) != {self.size}:
+            raise BenchmarkError(f"{peer} left {len(sizes)} files, {sum(sizes)} bytes, of {self.files}")
+        return done
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -166,17 +174,7 @@ def _side_by_side(
         return done
 
     def theirs(name: str) -> Callable[[int], Finished]:
-        def fetched(number: int) -> Finished:
-            place = _place(name, number)
-            (place / "out").mkdir()
-            workload.listed(place)
-            done = run(peers[name], place)
-            sizes = [path.stat().st_size for path in (place / "out").iterdir()]
-            if len(sizes) != workload.files or set(sizes) != {workload.size}:
-                raise BenchmarkError(f"{name} left {len(sizes)} files, {sum(sizes)} bytes, of {workload.files}")
-            return done
-
-        return fetched
+        return lambda number: workload.fetched(name, peers[name], _place(name, number))
 
     def _place(name: str, number: int) -> Path:
         place = folder / f"{workload.name}-{name}-{number}"
@@ -238,22 +236,9 @@ def write_papers(folder: Path, urls: Sequence[str], series: int = 1) -> None:
 
 @contextmanager
 def nginx(folder: Path, hosts: int, report: Report) -> Iterator[Callable[[str, int, int], Workload]]:
-    """nginx with one worker on so many loopback addresses; gives what makes files there: name, how many, bytes.
-
-    Raises BenchmarkError where there is none, or it does not start.
-    """
-    program = find("nginx")
-    if program is None:
-        raise BenchmarkError("there is no nginx")
+    """nginx on so many loopback addresses; gives what makes files there: name, how many, bytes."""
     (folder / "www").mkdir(parents=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.2", 0))
-        port: int = probe.getsockname()[1]
     addresses = [f"127.0.0.{2 + number}" for number in range(hosts)]
-    listen = " ".join(f"listen {address}:{port};" for address in addresses)
-    user = f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
-    configuration = folder / "nginx.conf"
-    configuration.write_text(_NGINX.format(folder=folder, user=user, listen=listen), encoding="utf-8")
 
     def workload(name: str, files: int, size: int) -> Workload:
         """Half of each piece of a file is random and half is text, so that compressing it is work."""
@@ -269,26 +254,24 @@ def nginx(folder: Path, hosts: int, report: Report) -> Iterator[Callable[[str, i
                     file.write(draw.randbytes(length - length // 2) + text[start : start + length // 2])
         return Workload(name, [f"http://{addresses[n % hosts]}:{port}/{name}/{n}.dat" for n in range(files)], size)
 
-    with subprocess.Popen(
-        [program, "-p", folder, "-c", configuration], env=environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
-        try:
-            _wait_for(process, addresses[-1], port, folder / "error.log")
-            report.versions["nginx"] = version_of(program, "-v")
-            yield workload
-        finally:
-            process.terminate()
+    with serving(folder, addresses, report) as port:
+        yield workload
 
 
-def _wait_for(process: subprocess.Popen[bytes], host: str, port: int, log: Path) -> None:
-    until = time.monotonic() + 10
-    while True:
-        try:
-            socket.create_connection((host, port), timeout=1).close()
-            return
-        except OSError as error:
-            if process.poll() is not None or time.monotonic() > until:
-                why = log.read_text(errors="replace").strip() if log.exists() else str(error)
-                raise BenchmarkError(f"nginx does not answer: {why}") from error
-        time.sleep(0.02)
+@contextmanager
+def serving(folder: Path, addresses: Sequence[str], report: Report) -> Iterator[int]:
+    """The port of nginx with one worker, which serves what is in ``www`` of ``folder`` on these addresses.
+
+    Raises BenchmarkError where there is none, or it does not start.
+    """
+    program = find("nginx")
+    if program is None:
+        raise BenchmarkError("there is no nginx")
+    port = free_port()
+    listen = " ".join(f"listen {address}:{port};" for address in addresses)
+    user = f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
+    configuration = folder / "nginx.conf"
+    configuration.write_text(_NGINX.format(folder=folder, user=user, listen=listen), encoding="utf-8")
+    report.versions["nginx"] = version_of(program, "-v")
+    with running([program, "-p", folder, "-c", configuration], folder, port, addresses[-1]):
+        yield port

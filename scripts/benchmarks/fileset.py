@@ -13,13 +13,13 @@ ARCHEC_BENCH_POOCH and ARCHEC_BENCH_ZENODO_GET). What is not there is left out.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from archec.cli.common import digests_of
 from benchmarks.fetch import Workload, nginx
 from benchmarks.runner import BenchmarkError, Finished, Report, archec, find, in_turn, run, version_of
 
@@ -115,8 +115,7 @@ def _record(workload: Workload, folder: Path, number: int) -> tuple[str, str]:
     rows = []
     for url in workload.urls:
         path = root / urlsplit(url).path.lstrip("/")
-        with open(path, "rb") as file:
-            md5 = hashlib.file_digest(file, "md5").hexdigest() if hasattr(hashlib, "file_digest") else _md5(path)
+        md5 = digests_of(path).md5
         rows.append({
             "id": path.name, "key": path.name, "size": workload.size, "checksum": f"md5:{md5}", "links": {"self": url},
         })  # fmt: skip
@@ -127,14 +126,6 @@ def _record(workload: Workload, folder: Path, number: int) -> tuple[str, str]:
     (root / "api" / "records").mkdir(parents=True, exist_ok=True)
     (root / "api" / "records" / str(number)).write_text(body, encoding="ascii")
     return f"{origin}/records/{number}", body
-
-
-def _md5(path: Path) -> str:
-    digest = hashlib.md5()
-    with open(path, "rb") as file:
-        while data := file.read(1 << 20):
-            digest.update(data)
-    return digest.hexdigest()
 
 
 def _side_by_side(
@@ -169,15 +160,9 @@ def _side_by_side(
     def theirs(name: str) -> Callable[[int], Finished]:
         def fetched(turn: int) -> Finished:
             place = place_of(name, turn)
-            (place / "out").mkdir()
-            workload.listed(place)
             (place / "record.json").write_text(record, encoding="ascii")
             filled = {"{host}": host, "{port}": port, "{record}": str(number)}
-            done = run([filled.get(str(word), word) for word in peers[name]], place)
-            sizes = [path.stat().st_size for path in (place / "out").iterdir()]
-            if len(sizes) != workload.files or set(sizes) != {workload.size}:
-                raise BenchmarkError(f"{name} left {len(sizes)} files, {sum(sizes)} bytes, of {workload.files}")
-            return done
+            return workload.fetched(name, [filled.get(str(word), word) for word in peers[name]], place)
 
         return fetched
 

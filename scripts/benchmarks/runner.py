@@ -10,6 +10,7 @@ import os
 import platform
 import resource
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,6 +108,33 @@ def version_of(*command: str | Path) -> str:
         if "." in word and word.strip("v()")[:1].isdigit():
             return word.strip("v(),")
     return "unknown"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def running(command: Sequence[str | Path], folder: Path, port: int, host: str = "127.0.0.1") -> Iterator[int]:
+    """The id of the process of a server that listens there. Raises BenchmarkError where it does not start."""
+    log = folder / "log"
+    with log.open("wb") as out, subprocess.Popen(
+        command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while True:
+                try:
+                    socket.create_connection((host, port), 1).close()
+                    break
+                except OSError as error:
+                    if process.poll() is not None or time.monotonic() > deadline:
+                        raise BenchmarkError(f"{command[0]} did not start: {log.read_text()[-500:]}") from error
+                    time.sleep(0.05)
+            yield process.pid
+        finally:
+            process.terminate()
 
 
 class _Sampler(threading.Thread):

@@ -13,7 +13,6 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from archec.store.journal_reader import JournalFile, journals, read_batches
@@ -147,11 +146,7 @@ def _repeated(layout: Layout, model: JournalFile, tist: int, head: str, shift: i
         )
 
     with JournalWriter(layout, tist, head=head) as journal:
-        for batch in _batches(model):
-            journal.append([repeated(line) for line in batch], tist)
+        for batch in read_batches(model.path):
+            journal.append([repeated(line) for line in batch.lines], tist)
         journal.finish()
         return journal.head
-
-
-def _batches(model: JournalFile) -> Sequence[list[bytes]]:
-    return [batch.lines for batch in read_batches(model.path)]

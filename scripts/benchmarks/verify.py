@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,10 +23,11 @@ from benchmarks.runner import (
     Finished,
     Report,
     archec,
-    environment,
     find,
+    free_port,
     in_turn,
     run,
+    running,
     version_of,
 )
 
@@ -69,7 +69,7 @@ def _part(rounds: int, place: Path, report: Report) -> None:
     def ours(number: int) -> Finished:
         done, value = archec(place, "verify", "--json")
         if value["files"] < count:
-            raise BenchmarkError(f"archec verified {value['checked']:,} of {count:,} files")
+            raise BenchmarkError(f"archec verified {value['files']:,} of {count:,} files")
         return done
 
     sums = "xargs -a listed -d '\\n' -n 1000 md5sum; xargs -a listed -d '\\n' -n 1000 sha256sum"
@@ -101,13 +101,6 @@ def _served(folder: Path, files: int, size: int) -> Iterator[list[str]]:
     draw = random.Random(1)
     for number in range(files):
         (folder / f"{number}.dat").write_bytes(draw.randbytes(draw.randrange(size // 2, size * 3 // 2)))
-    command = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1", "0"]
-    with subprocess.Popen(
-        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
-        try:
-            assert server.stdout is not None
-            port = server.stdout.readline().split(" port ")[1].split()[0]
-            yield [f"http://127.0.0.1:{port}/{number}.dat" for number in range(files)]
-        finally:
-            server.terminate()
+    port = free_port()
+    with running([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)], folder, port):
+        yield [f"http://127.0.0.1:{port}/{number}.dat" for number in range(files)]
