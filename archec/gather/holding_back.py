@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -20,11 +21,11 @@ from archec.archive.report import Report
 from archec.archive.runs import newest_first
 from archec.catalogue.records import ObiChange
 from archec.config import Config
-from archec.errors import StorageFailed
 from archec.gather.merging import Held
 from archec.gather.options import options_of
 from archec.gather.spool import Loss
 from archec.ids import host_of
+from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals
 
 _LEAST_HELD, _HALF = 3, 0.5
@@ -97,19 +98,19 @@ class GoneFiles:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "gone"
         self._hosts: Counter[str] = Counter()
-        try:
+        with storage_errors(self._path):
             self._file = self._path.open("w+", encoding="utf-8")
-        except OSError as error:
-            raise StorageFailed(f"{self._path}: {error.strerror}") from error
 
     def add(self, url: str) -> None:
         """Adds a file whose loss a visit has confirmed."""
         self._hosts[host_of(url)] += 1
-        self._file.write(f"{url}\n")
+        with storage_errors(self._path):
+            self._file.write(f"{url}\n")
 
     def close(self) -> None:
         """Closes the file, which is removed with the scratch space."""
-        self._file.close()
+        with suppress(OSError):  # the disk is full, which add() or conclude() has reported
+            self._file.close()
 
     def conclude(
         self, archive: Archive, committer: Commits, report: Report, *, when: int, accepted: Collection[str]
@@ -159,7 +160,8 @@ class GoneFiles:
                 committer.add(CommitItem(line))
 
     def _listed(self, wanted: Callable[[str], bool]) -> Iterator[str]:
-        self._file.seek(0)
+        with storage_errors(self._path):
+            self._file.seek(0)
         for line in self._file:
             url = line.rstrip("\n")
             if wanted(host_of(url)):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_disk import small_disk
 
+from archec.errors import StorageFull
+from archec.gather.holding_back import GoneFiles
 from archec.gather.spool import FileRow, Loss, SeenRow, Spool
 
 
@@ -88,3 +92,10 @@ def test_a_file_of_which_a_part_could_not_be_read_is_not_read(tmp_path: Path) ->
         spool.add([], [FileRow(b"x", 1, "aaa/x", 1, 1)])
         assert spool.superseded() == frozenset()
         assert list(spool.unreadable(frozenset())) == [("aaa/x", True, "digest")]
+
+
+def test_a_full_disk_while_files_that_are_gone_are_noted(tmp_path: Path) -> None:
+    urls = [f"http://www.example.org/{n}.pdf" for n in range(10_000)]
+    with small_disk(tmp_path / "disk", "size=32k") as disk, closing(GoneFiles(disk)) as gone:
+        with pytest.raises(StorageFull, match="gone: No space left"):
+            list(map(gone.add, urls))
