@@ -98,15 +98,11 @@ class ConfigError(ArchecError):
 
 
 class UsageError(ArchecError):
-    """Invalid arguments, or arguments that contradict each other."""
-
     exit_code = Exit.USAGE
     http_status = 400
 
 
 class LockHeld(ArchecError):
-    """Another run is active on this archive."""
-
     exit_code = Exit.LOCKED
     http_status = 503
 
@@ -126,14 +122,10 @@ class StdoutFailed(ArchecError):
 
 
 class Occupied(ArchecError):
-    """Other bytes are held at this path; held bytes are never altered (invariant 1)."""
-
     exit_code = Exit.CORRUPT
 
 
 class CorruptArchive(ArchecError):
-    """The archive directory is inconsistent, or is not an archive."""
-
     exit_code = Exit.CORRUPT
 
 
@@ -178,26 +170,18 @@ class DamagedDataSet(DataSetError):
 
 
 class RetractedDataSet(DataSetError):
-    """A data set that was retracted: it is not gathered again."""
-
     exit_code = Exit.USAGE
 
 
 class UndatedDataSet(DataSetError):
-    """A damaged data set to be salvaged whose name does not contain its date."""
-
     exit_code = Exit.USAGE
 
 
 class BadName(ArchecError):
-    """The text is not a handle, a URL that the archive keeps, or a date."""
-
     exit_code = Exit.USAGE
     http_status = 400
 
 
 class NotHeld(ArchecError):
-    """The archive holds no bytes of this obi at that time."""
-
     exit_code = Exit.NOT_HELD
     http_status = 404

@@ -70,7 +70,6 @@ class History:
 
     @property
     def last(self) -> int | None:
-        """The tist of the newest entry."""
         return self.tists[-1] if self.tists else None
 
     @property

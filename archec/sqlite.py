@@ -75,7 +75,6 @@ class Database:
             self.connection.close()
 
     def fetch(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        """All rows of one statement."""
         with self.lock:
             try:
                 return self.connection.execute(sql, parameters).fetchall()
@@ -107,7 +106,6 @@ class Database:
         self.fetch("PRAGMA synchronous = NORMAL")
 
     def is_empty(self) -> bool:
-        """Whether there are no tables."""
         return not self.fetch("SELECT count(*) FROM sqlite_master")[0][0]
 
     def kind(self) -> tuple[int, int]:

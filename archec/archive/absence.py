@@ -150,7 +150,6 @@ class Evidence:
         return self._look(data_set.key)
 
     def coverage(self, data_set: DataSet) -> Coverage:
-        """The coverage of a data set."""
         return self._coverage(data_set.coverage)
 
     def with_data_set(
@@ -212,12 +211,8 @@ class Evidence:
         held = self._held_back.get(run)
         keys = [group.ids for group in held.groups.values()] if held is not None else []
         if not keys:
-            return _nobody
+            return lambda handle: False
         return lambda handle: any(_holds(self._lists(key), handle.encode()) for key in keys)
-
-
-def _nobody(handle: str) -> bool:
-    return False
 
 
 def _speaking(group: list[DataSet]) -> Iterator[DataSet]:
@@ -240,7 +235,6 @@ def id_list(ids: Iterable[str]) -> KeyedSet:
 
 
 def ids_in(data: bytes) -> Iterator[str]:
-    """The ids in an encoded list."""
     return (line.decode() for line in data.splitlines())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -18,7 +17,6 @@ class Budget:
     spent: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is any limit."""
         return bool(self.files or self.bytes or self.seconds or self.spent)
 
 
@@ -28,8 +26,8 @@ NO_LIMIT = Budget()
 class BudgetUse:
     """The used part of a budget: ``files`` started and ``bytes`` fetched so far."""
 
-    def __init__(self, budget: Budget, clock: Callable[[], float] = time.monotonic) -> None:
-        self._budget, self._clock = budget, clock
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._began: float | None = None
         self.files = 0
         self.bytes = 0
@@ -37,7 +35,7 @@ class BudgetUse:
     def begin(self) -> None:
         """Starts the clock, if it is not running."""
         if self._began is None:
-            self._began = self._clock()
+            self._began = time.monotonic()
 
     @property
     def spent(self) -> bool:
@@ -50,7 +48,7 @@ class BudgetUse:
         budget = self._budget
         if budget.spent or (budget.bytes and self.bytes >= budget.bytes):
             return True
-        return bool(budget.seconds and self._began is not None and self._clock() - self._began >= budget.seconds)
+        return bool(budget.seconds and self._began is not None and time.monotonic() - self._began >= budget.seconds)
 
     def most(self, files: int) -> int:
         """How many of the given number of files may be started."""

@@ -22,7 +22,8 @@ from archec.catalogue.fold import changes_of, write
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import ManifestNoted, ObiChange, Record, SetAdded, encode
-from archec.errors import StorageFailed, StorageFull
+from archec.errors import StorageFull
+from archec.store.durable import storage_errors
 from archec.store.failpoints import hit
 from archec.store.interface import CommitResult, HardLink, Link, Placement
 from archec.store.journal_writer import JournalWriter
@@ -274,10 +275,8 @@ def committing(archive: Archive, run: int) -> Iterator[Committer]:
 
 def check_space(layout: Layout, min_free: float) -> None:
     """Raises StorageFull if a smaller share of the disk is free."""
-    try:
+    with storage_errors(layout.root):
         disk = os.statvfs(layout.root)
-    except OSError as error:
-        raise StorageFailed(f"{layout.root}: {error.strerror}") from error
     if disk.f_bavail < min_free * disk.f_blocks:
         raise StorageFull(
             f"{layout.root}: less than {min_free:.1%} of the disk is free",

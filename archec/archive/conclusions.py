@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -21,6 +22,8 @@ from archec.catalogue.model import Claim, DataSet, Obi
 from archec.history import History
 from archec.redif.precedence import own
 from archec.tist import MAX_TIST
+
+_key = attrgetter("key")
 
 
 class Verdict(NamedTuple):
@@ -181,10 +184,6 @@ def _rank(handle: str, seen: Claim | Verdict, malformed: Collection[str | None])
 
 def _same(one: Claim | None, other: Claim | None) -> bool:
     return other is None if one is None else one.agrees(other)
-
-
-def _key(claim: Claim) -> tuple[int, int]:
-    return claim.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,6 @@ def records_in(
 
 
 def all_records_in(batch: JournalBatch, path: Path) -> list[Record]:
-    """The records of all lines of a batch."""
     return [_decoded(line, batch, path) for line in batch.lines]
 
 

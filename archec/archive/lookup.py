@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, BinaryIO
@@ -12,13 +13,12 @@ from archec.archive.absence import Evidence
 from archec.archive.conclusions import last_seen
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue, Checksum
-from archec.catalogue.model import KINDS, Kind, Note, Obi, Version
+from archec.catalogue.model import KINDS, Kind, Note, Obi
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.ids import normalise, slash_variant, typed, without_userinfo
-from archec.store.interface import Located
 from archec.store.layout import Layout
-from archec.store.reader import locate, open_held
+from archec.store.reader import Chain, locate, open_held
 from archec.tist import iso
 
 _MOST_HOPS = 50
@@ -63,10 +63,9 @@ class Held:
     tist: int
     sha256: str
     size: int
-    located: Located
+    located: Chain
 
     def open(self, layout: Layout) -> BinaryIO:
-        """Opens the bytes for reading."""
         return open_held(layout, self.located.path)
 
 
@@ -77,24 +76,16 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
     Raises BadName for an invalid id, NotHeld if the archive does not know it.
     """
     kind, obi = normalise(typed(raw))
-    if kind == "fileset":
-        fileset = catalogue.obis("fileset", [obi]).get(obi)
-        if fileset is not None:
-            return fileset
-        raise NotHeld(f"{raw.strip()}: unknown to the archive", hint="'archec fileset list' lists all data sets")
-    if kind == "tobi":
-        tobi = catalogue.obis("tobi", [obi]).get(obi)
-        if tobi is not None:
-            return tobi
-    else:
-        variant = slash_variant(obi)
-        fobis = catalogue.obis("fobi", [obi, variant] if variant else [obi])
-        fobi = fobis.get(obi)
-        if (fobi is None or not len(fobi.history)) and variant in fobis:
-            fobi = fobis[variant]
-        if fobi is not None:
-            return fobi
+    variant = slash_variant(obi) if kind == "fobi" else None
+    known = catalogue.obis(kind, [obi, variant] if variant else [obi])
+    found = known.get(obi)
+    if found is None or not found.history:
+        found = known.get(variant or obi, found)
+    if found is not None:
+        return found
     hint = "check the spelling; 'archec dump' lists all that is known"
+    if kind == "fileset":
+        hint = "'archec fileset list' lists all data sets"
     raise NotHeld(f"{without_userinfo(raw.strip())}: unknown to the archive", hint=hint)
 
 
@@ -192,13 +183,12 @@ def _spoilt(message: str) -> CorruptArchive:
 
 def path_held(archive: Archive, obi: Obi, tist: int) -> str | None:
     """The path in the obi store of the bytes noted at (tist, obi), after all redirects; None if they are missing."""
-    try:
+    with suppress(NotHeld, CorruptArchive):
         return _locate(archive, obi, tist).path
-    except (NotHeld, CorruptArchive):
-        return None
+    return None
 
 
-def _locate(archive: Archive, obi: Obi, tist: int) -> Located:
+def _locate(archive: Archive, obi: Obi, tist: int) -> Chain:
     """Locates the bytes noted at (tist, obi). A redirect that only adds or removes a trailing slash has no link: it
     leads to the state of the other URL at that tist."""
     try:
@@ -249,7 +239,6 @@ class Holding:
     path: str | None
 
     def as_value(self) -> dict[str, Any]:
-        """The holding as JSON values."""
         until = iso(self.until) if self.until is not None else None
         return {
             "id": self.id, "kind": self.kind, "noted": self.noted, "noted_time": iso(self.noted),
@@ -268,7 +257,7 @@ def holdings(archive: Archive, checksum: Checksum, value: str) -> Iterator[Holdi
 
 
 def _of(archive: Archive, obi: Obi, checksum: Checksum, value: str) -> Iterator[Holding]:
-    wanted = {version.sha256: version for version in obi.versions.values() if _has(version, checksum, value)}
+    wanted = {version.sha256: version for version in obi.versions.values() if getattr(version, checksum) == value}
     entries = list(obi.history)
     ends = [tist for tist, _ in entries[1:]]
     for (tist, state), until in zip(entries, [*ends, None], strict=True):
@@ -278,7 +267,3 @@ def _of(archive: Archive, obi: Obi, checksum: Checksum, value: str) -> Iterator[
                 obi.id, obi.kind, tist, until, version.sha256, version.md5, version.size, version.type,
                 path_held(archive, obi, tist),
             )  # fmt: skip
-
-
-def _has(version: Version, checksum: Checksum, value: str) -> bool:
-    return value == {"sha256": version.sha256, "md5": version.md5, "text": version.text}[checksum]

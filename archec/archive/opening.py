@@ -26,8 +26,6 @@ _SCRATCH = "scratch-"
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An open archive."""
-
     config: Config
     layout: Layout
     catalogue: Catalogue

@@ -133,13 +133,8 @@ def _newest_batch(journal: JournalFile) -> int:
 def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Position) -> bool:
     if not behind:
         return not position.run
-    return len(behind) == 1 and behind[0].finished and _ended(catalogue, position.run)
-
-
-def _ended(catalogue: Catalogue, run: int) -> bool:
-    """Whether the catalogue has the end of a run, and therefore all of its journal."""
-    known = catalogue.run(run)
-    return known is not None and known.state not in UNFINISHED
+    known = catalogue.run(position.run) if len(behind) == 1 and behind[0].finished else None
+    return known is not None and known.state not in UNFINISHED  # it has the end, and therefore all of the journal
 
 
 def rebuild(layout: Layout, catalogue: Catalogue, *, until: int = 0, meter: Meter = SILENT) -> int:
@@ -171,7 +166,6 @@ def rebuild(layout: Layout, catalogue: Catalogue, *, until: int = 0, meter: Mete
         raise CorruptJournal(
             f"{error.message}: nothing was rebuilt, the catalogue is unchanged",
             hint="'archec verify --repair-from COPY' restores a good journal from a second copy",
-
         ) from error
     if not known:
         raise CorruptArchive(

@@ -90,8 +90,6 @@ class FileFigures(Struct, frozen=True):
 
 
 class TemplateFigures(Struct, frozen=True):
-    """The templates of a data set."""
-
     total: int = 0
     by_type: dict[str, int] = {}
     without_handle: int = 0
@@ -163,7 +161,6 @@ class Hosts:
             del self._outcomes[host]
 
     def put_off(self, host: str, why: str, files: int = 1) -> None:
-        """Counts deferred files of this host."""
         if host in self._deferred or len(self._deferred) < _MOST_HOSTS:
             self._deferred.setdefault(host, Counter())[why] += files
 
@@ -307,10 +304,6 @@ class Report:
         if len(self.others) < MOST_PROBLEMS:
             self.others.append(brief(path, _LONGEST_PATH))
 
-    def more_problems(self, counts: Mapping[str, int]) -> None:
-        """Counts problems by their codes, without details."""
-        self.problem_counts.update(counts)
-
     def restore(self, was: RunReport) -> None:
         """Restores the counts of the part of the run before a pause; those of visits are restored from the journal,
         with :meth:`visited`."""
@@ -371,7 +364,6 @@ class Report:
         )  # fmt: skip
 
     def as_value(self) -> dict[str, Any]:
-        """Returns the report as JSON values."""
         value: dict[str, Any] = to_builtins(self.figures())
         return value
 

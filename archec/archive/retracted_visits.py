@@ -80,16 +80,14 @@ class _Facts:
             if change.visit is not None:
                 self.due = change.due
                 fails = before.visit.fails if before is not None and before.visit is not None else 0
-                self._visited(change.visit, self.obi, failed=change.visit.fails > fails)
+                visit, tist = change.visit, change.visit.tist
+                seen = self.obi.history.at(tist) if visit.checked == tist else None
+                self.seen[tist] = _Seen(visit, seen, visit.fails > fails)
             for tist, state in change.put.items():
                 if state is not None:
                     self._noted[tist] = state, change.notes[tist]
                 elif before is not None and before.visit is not None:
                     self.losses.append(_Loss(tist, before.visit.tist, change.notes[tist]))
-
-    def _visited(self, visit: Visit, obi: Obi, *, failed: bool) -> None:
-        state = obi.history.at(visit.tist) if visit.checked == visit.tist else None
-        self.seen[visit.tist] = _Seen(visit, state, failed)
 
     def note(self, tist: int, state: str, before: str | None, *, first: bool) -> Note:
         """The note for an entry: that of the visit, or of the visit that received these bytes."""

@@ -152,7 +152,8 @@ def sweep(archive: Archive, last: LastRun) -> None:
 def end_run(catalogue: Catalogue, committer: Committer, report: Report) -> None:
     """Journals the end of a run. Completes its journal, unless the run ended with its budget and can be resumed."""
     committer.commit()
-    report.totals = totals(catalogue, report)
+    stored = stored_before(catalogue, report.run) + report.stored_bytes
+    report.totals = {"stored_bytes": stored, **catalogue.counts()._asdict()}
     committer.add(CommitItem(RunEnd(report.run, report.state, report.as_value())))
     committer.commit()
     if report.state != "budget":
@@ -178,7 +179,7 @@ def close_interrupted_run(archive: Archive, last: LastRun) -> None:
             return
         report = recounted(last, last.start)
         report.state = "interrupted"
-        report.message = _message_of(last)
+        report.message = str(last.report.get("message", "")) if last.state == "failed" else ""
         _conclude(archive, last, last.start, committer)
         end_run(archive.catalogue, committer, report)
 
@@ -193,40 +194,18 @@ def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Commi
     elif start.kind != "gather":
         judge_again(catalogue, None, evidence, start.tist, committer)
     elif not last.merged and start.data_set:
-        noted = _noted(last)
+        noted = {claim.run for record in _changes(last) for claim in record.claims if claim.tist == start.data_set}
         known = any(item.whole and item.key == (start.data_set, run) for item in evidence.data_sets for run in noted)
         part = DataSet(start.data_set, start.tist, PurePath(start.source).name, "", start.sha256, whole=False)
         if noted and not known:
             evidence = evidence.with_data_set(part)
-        judge_again(catalogue, _touched(last), evidence, start.tist, committer)
+        judge_again(catalogue, (record.id for record in _changes(last)), evidence, start.tist, committer)
         if noted and not known:
             committer.add(CommitItem(DataSetRead(part)))
 
 
-def _noted(last: LastRun) -> set[int]:
-    """The runs of the data sets for which this run has journalled claims at the date of its own data set."""
-    tist = last.start.data_set if last.start is not None else 0
-    return {claim.run for record in _changes(last) for claim in record.claims if claim.tist == tist}
-
-
-def _touched(last: LastRun) -> Iterator[str]:
-    """The tobis that the run noted, possibly with repetitions."""
-    return (record.id for record in _changes(last))
-
-
 def _changes(last: LastRun) -> Iterator[ObiChange]:
     return records(last.journal.path, ObiChange, obis="tobi")
-
-
-def _message_of(last: LastRun) -> str:
-    """Why the run failed, if that was recorded."""
-    return str(last.report.get("message", "")) if last.state == "failed" else ""
-
-
-def totals(catalogue: Catalogue, report: Report) -> dict[str, int]:
-    """The size of the archive at the end of this run."""
-    stored = stored_before(catalogue, report.run) + report.stored_bytes
-    return {"stored_bytes": stored, **catalogue.counts()._asdict()}
 
 
 class Unbegun(Struct, frozen=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import EllipsisType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pymongo
 from bson.errors import BSONError
@@ -70,23 +70,19 @@ _TOO_LARGE = {10334, 17419, 17420}
 """A document over 16 MB."""
 
 
-class MongoServer(NamedTuple):
-    """A client, the name of its database, and the redacted URL for messages."""
-
-    client: MongoClient[dict[str, Any]]
-    database: str
-    shown: str
-
-
-def connect(url: str) -> MongoServer:
-    """Creates a client for ``url``, without sending anything. Raises :class:`ConfigError`."""
+def connect(url: str) -> Database[Document]:
+    """The database of ``url``, without sending anything. Writes are acknowledged by a majority and its journals, reads
+    go to the primary. The caller must close the client. Raises :class:`ConfigError`."""
     shown = redact(url)
     try:
         parsed = parse_uri(url, warn=False) if url.startswith("mongodb:") else None
         given = {name.lower() for name in parsed["options"]} if parsed else set()
         options = {name: value for name, value in _OPTIONS.items() if name.lower() not in given}
-        client: MongoClient[dict[str, Any]] = MongoClient(url, **options)
-        database = client.get_default_database(_DATABASE).name
+        client: MongoClient[Document] = MongoClient(url, **options)
+        concern = WriteConcern(w="majority", j=True, wtimeout=_WRITE_TIMEOUT)
+        return client.get_default_database(
+            _DATABASE, write_concern=concern, read_preference=ReadPreference.PRIMARY
+        )
     except (PyMongoError, BSONError, ValueError, TypeError) as error:
         # pymongo's message may contain parts of a password that was not escaped.
         reason = "" if "@" in url else f": {error}"
@@ -94,43 +90,36 @@ def connect(url: str) -> MongoServer:
             f"{shown!r} cannot be used as a MongoDB URL{reason}",
             hint="mongodb://USER:PASSWORD@HOST:27017/DATABASE; in user and password, / : ? # [ ] @ % are escaped",
         ) from None
-    return MongoServer(client, database, shown)
 
 
 def open_database(url: str) -> tuple[Database[Document], str]:
-    """Opens the database of ``url`` and checks that its server responds. Returns it with the redacted URL for messages.
-    Writes are acknowledged by a majority and its journals, reads go to the primary. The caller must close the client.
-    """
-    server = connect(url)
+    """Like :func:`connect`, but checks that the server responds. Also returns the redacted URL for messages."""
+    database, shown = connect(url), redact(url)
     try:
-        _ping(server)
-        concern = WriteConcern(w="majority", j=True, wtimeout=_WRITE_TIMEOUT)
-        database = server.client.get_database(
-            server.database, write_concern=concern, read_preference=ReadPreference.PRIMARY
-        )
+        _ping(database.client, shown)
     except BaseException:
-        server.client.close()
+        database.client.close()
         raise
-    return database, server.shown
+    return database, shown
 
 
-def _ping(server: MongoServer) -> None:
+def _ping(client: MongoClient[Document], shown: str) -> None:
     """Waits for the first response of the server, for 5 s at most (less if ``serverSelectionTimeoutMS`` in the URL is
     less). Raises CatalogueError if the server is too old."""
-    patience = min(_OPEN_TIMEOUT, server.client.options.server_selection_timeout)
+    patience = min(_OPEN_TIMEOUT, client.options.server_selection_timeout)
     try:
         with pymongo.timeout(patience):
-            version = tuple(server.client.server_info()["versionArray"][:2])
+            version = tuple(client.server_info()["versionArray"][:2])
     except ConnectionFailure as error:
         raise CatalogueGone(
-            f"{server.shown}: no MongoDB server answers there within {patience:g} s: {_brief(error)}",
+            f"{shown}: no MongoDB server answers there within {patience:g} s: {_brief(error)}",
             hint="check that mongod is running, and host and port",
         ) from error
     except PyMongoError as error:
-        raise _translate(error, server.shown) from error
+        raise _translate(error, shown) from error
     if version < _OLDEST:
         raise CatalogueError(
-            f"{server.shown}: this MongoDB server is of version {'.'.join(map(str, version))}",
+            f"{shown}: this MongoDB server is of version {'.'.join(map(str, version))}",
             hint=f"archec needs {'.'.join(map(str, _OLDEST))} or later",
         )
 

@@ -114,26 +114,18 @@ class SetAdded(Struct, frozen=True, tag_field="type", tag="set"):
 
 
 class DataSetRead(Struct, frozen=True, tag_field="type", tag="data-set"):
-    """The data set was read and merged."""
-
     data_set: DataSet
 
 
 class ManifestNoted(Struct, frozen=True, tag_field="type", tag="manifest"):
-    """A :class:`ManifestPart`."""
-
     part: ManifestPart
 
 
 class IngestDone(Struct, frozen=True, tag_field="type", tag="ingest"):
-    """An :class:`Ingest`."""
-
     ingest: Ingest
 
 
 class HostNoted(Struct, frozen=True, tag_field="type", tag="host"):
-    """The state of a host from now on."""
-
     host: HostState
 
 
@@ -171,7 +163,6 @@ class Fork(Struct, frozen=True, tag_field="type", tag="fork"):
     reason: str
 
     def as_value(self) -> dict[str, Any]:
-        """The record as JSON values."""
         ends = {"kept": msgspec.structs.asdict(self.kept), "lost": msgspec.structs.asdict(self.lost)}
         return {"run": self.run, **ends, "reason": self.reason}
 

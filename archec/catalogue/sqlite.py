@@ -164,7 +164,6 @@ class SQLiteCatalogue(Database, Catalogue):
     # -- writing ----------------------------------------------------------------------------------
 
     def write(self, changes: Changes) -> None:
-        """Applies the changes of one batch as one transaction."""
         with self.transaction() as db:
             for kind in KINDS:
                 self._put(db, kind, written_obis(changes, kind))
@@ -178,7 +177,6 @@ class SQLiteCatalogue(Database, Catalogue):
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?, ?)", changes.position)
 
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
-        """Writes obis of one kind and removes their obsolete parts."""
         heads, parts, gone = written(obis, self.obis(kind, [obi.id for obi in obis]))
         db.executemany(_HEAD.format(COLLECTION[kind]), map(_head_row, heads))
         entries = (

@@ -141,7 +141,6 @@ class Received:
             self._path.unlink(missing_ok=True)
 
     def add(self, hops: Iterable[Hop]) -> None:
-        """Appends hops."""
         data = frame(encode(Hops([(0, hop._replace(head=b"")) for hop in hops])))
         with storage_errors(self._path):
             self._size += self._file.write(data)
@@ -160,7 +159,6 @@ class Received:
 
 
 def received_path(work: Path, run: int) -> Path:
-    """The path of the hops of a run."""
     return work / f"{run}.received"
 
 

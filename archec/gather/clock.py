@@ -52,7 +52,8 @@ def read_clock() -> ClockReading:
 def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     """Raises ArchecError if evidence contradicts the clock by more than a day. ``before`` is the journal of the last
     run; hosts are asked for the time if ``ask`` is set."""
-    offsets = _offsets(archive) if ask else []
+    hosts = list(islice(_hosts(archive), _MOST_HOSTS)) if ask else []
+    offsets = asyncio.run(_asked(archive.config, hosts)) if len(hosts) >= _LEAST_HOSTS else []
     doubt = doubt_of(_reading_of(before), read_clock(), offsets)
     if doubt:
         raise ArchecError(doubt, hint="set the clock; if it is correct, use 'archec gather --trust-clock'")
@@ -90,13 +91,8 @@ def _reading_of(journal: JournalFile) -> ClockReading:
     return ClockReading(journal.tist)
 
 
-def _offsets(archive: Archive) -> list[float]:
-    """The seconds by which hosts are ahead of this machine; empty if too few hosts are known."""
-    hosts = list(islice(_hosts(archive), _MOST_HOSTS))
-    return asyncio.run(_asked(archive.config, hosts)) if len(hosts) >= _LEAST_HOSTS else []
-
-
 async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
+    """The seconds by which those hosts that answer are ahead of this machine."""
     from archec.web.door import open_client  # with httpx, which only those need who fetch
 
     loop, offsets = asyncio.get_running_loop(), list[float]()

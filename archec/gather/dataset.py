@@ -42,6 +42,11 @@ class Chosen:
         """The path as shown in reports and journals, which are UTF-8."""
         return printable(self.path)
 
+    @property
+    def name(self) -> str:
+        """The last part of the path, in the same form."""
+        return printable(Path(self.path.name))
+
 
 def printable(path: Path) -> str:
     """A path as text, with escapes for bytes that are not UTF-8."""

@@ -32,15 +32,14 @@ from archec.catalogue.model import DataSet
 from archec.config import Config
 from archec.errors import DataSetError, StorageFailed
 from archec.gather.options import Options
-from archec.gather.reading import ChunkRead
-from archec.gather.spool import SeenRow
+from archec.gather.spool import ChunkRead, SeenRow
 from archec.redif.files import PART, Blob, template_names
 from archec.redif.problems import Problem
 from archec.redif.scan import RawTemplate, scan
 from archec.redif.source import open_below, read_file
 from archec.sqlite import Database, Role
 
-_VERSION = 1
+_VERSION = 2
 _SLACK_NS = 2_000_000_000
 """Minimum age of a file's times at the beginning of the reading: some file systems have clocks of two seconds."""
 _MAX_DEPTH = 64
@@ -97,6 +96,7 @@ class DirectoryMemory(Database):
         self._root, self._max_file, self._catalogue = config.data_path, config.max_template_file, catalogue
         self._counts = template_names(options.template_files)
         self._began = time.time_ns()
+        self._racy = self._began - _SLACK_NS
         self._pending: dict[str, bytes] = {}
         self._last = ("", b"")
         self._digest = ""
@@ -140,7 +140,9 @@ class DirectoryMemory(Database):
     def unchanged(self, path: str, status: os.stat_result) -> bool:
         """Whether a file has not changed since it was read; if so, :meth:`found` returns its contents."""
         self._pending.pop(path, None)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > PART or self._is_racy(status):
+        if not stat.S_ISREG(status.st_mode) or status.st_size > PART:
+            return False
+        if max(status.st_mtime_ns, status.st_ctime_ns) >= self._racy:
             return False
         now = _status_of(status)
         rows = self.fetch("SELECT status, found FROM files WHERE path = ?", (os.fsencode(path),))
@@ -188,9 +190,6 @@ class DirectoryMemory(Database):
             texts.write(text)
         return row._replace(spool=os.getpid(), start=start, size=len(text))
 
-    def _is_racy(self, status: os.stat_result) -> bool:
-        return max(status.st_mtime_ns, status.st_ctime_ns) >= self._began - _SLACK_NS
-
     # -- the directory as a whole -----------------------------------------------------------------
 
     def repeated(self, tist: int) -> RunReport | None:
@@ -234,7 +233,7 @@ class DirectoryMemory(Database):
         return running.hexdigest()
 
     def _add_names(self, update: Callable[[bytes], None], directory: int, prefix: str, depth: int) -> None:
-        counts, racy = self._counts, self._began - _SLACK_NS
+        counts, racy = self._counts, self._racy
         names, found = [prefix], list[object]()
         with os.scandir(directory) as entries:
             for entry in sorted(entries, key=_name):

@@ -70,8 +70,8 @@ class _Pass:
 class FilePhase:
     """One object for all passes over the plan.
 
-    ``at`` is the time of its visits; the monotonic ``clock`` measures the budget. ``on_gone`` receives the ids of
-    files whose loss a visit confirms; they are decided at the end.
+    ``at`` is the time of its visits. ``on_gone`` receives the ids of files whose loss a visit confirms; they are
+    decided at the end.
     """
 
     def __init__(
@@ -86,13 +86,12 @@ class FilePhase:
         at: RunTime,
         budget: Budget,
         on_gone: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._catalogue = archive.config, archive.catalogue
         self._committer, self._report, self._meter = committer, report, meter
         self._hosts, self._received, self._on_gone = hosts, received, on_gone
         self._run, self._at, self._budget = report.run, at, budget
-        self._use = BudgetUse(budget, clock)
+        self._use = BudgetUse(budget)
         self._visits = VisitLog(archive.catalogue, report.run, self._config.fetch.max_redirects)
         self._bodies = Bodies(archive.layout, report.run, resumed=report.resumed)
         self._shared = SharedBodies(archive.catalogue)
@@ -107,10 +106,6 @@ class FilePhase:
         """Maximum number of files of one host at the fetchers."""
         return max(_QUEUE, 2 * self._config.fetch.per_host)
 
-    @property
-    def _window(self) -> int:
-        return max(_WINDOW, 8 * self._config.fetch.concurrency)
-
     def fetch(self, pool: FetchPool, texts: TextPool, feeder: Feeder, *, last_pass: bool) -> tuple[bool, list[str]]:
         """Visits the whole plan, or as much as the budget and the network allow.
 
@@ -121,7 +116,7 @@ class FilePhase:
         self._pass = _Pass(texts, pool, feeder, not last_pass and not self._budget)
         pool.know(self._hosts.known())
         use.begin()
-        window = self._window
+        window = max(_WINDOW, 8 * self._config.fetch.concurrency)
         total = use.files + feeder.left
         self._meter.phase("fetching files" if not last_pass else "fetching again", total or None)
         spent = False
@@ -283,7 +278,8 @@ class FilePhase:
         known = self._catalogue.obis("fobi", [target]).get(target)
         effect = self._visits.effect(target, known)
         if effect is not None:
-            found = Hop(target, "failed", status=effect.status, message=effect.message, deferred=effect.deferred)
+            visit = effect.visit
+            found = Hop(target, "failed", status=visit.status, message=visit.message, deferred=effect.deferred)
             self._finish(active, self._reached(active, target, effect, found))
         elif self._hosts.is_bound(target):
             self._put_off(active)
@@ -399,15 +395,14 @@ class FilePhase:
         if active.known or effect.version is not None:
             self._committer.add(item)
             self._report.visited(effect.record)
-            visit = effect.record.visit
-            if fobi.history.held and visit is not None and is_lost(self._config, visit):
+            if fobi.history.held and is_lost(self._config, effect.visit):
                 self._on_gone(fobi.id)
-        if active.known or effect.outcome != "too-many-redirects":  # which depends on where its chain begins
+        if active.known or effect.visit.outcome != "too-many-redirects":  # which depends on where its chain begins
             self._visits.remember(fobi.id, effect)
         if active.planned:
             self._done += 1
             if hop.deferred:
-                self._report.put_off(fobi.id, effect.outcome)
+                self._report.put_off(fobi.id, effect.visit.outcome)
             self._finished(active)
         for one in waiting:
             yield one, self._reached(one, fobi.id, effect, hop._replace(message=seen.message or hop.message))
@@ -430,23 +425,16 @@ class FilePhase:
 
     def _reached(self, active: Active, url: str, effect: Effect, hop: Hop) -> VisitResult:
         """The result of a URL that redirects to ``url``, given the effect and the answer of the visit to ``url``."""
-        own = active.answer
+        own, visit = active.answer, effect.visit
         if effect.version is None:
             failed = own._replace(status=hop.status or own.status, deferred=hop.deferred)
-            return VisitResult(failed, outcome=effect.outcome, target=url, message=hop.message)
+            return VisitResult(failed, outcome=visit.outcome, target=url, message=hop.message)
         if effect.hops >= self._config.fetch.max_redirects:
             return VisitResult(own, outcome="too-many-redirects", target=url, message=_ENDED["too-many-redirects"])
-        visit = effect.record.visit
         return self._bodies.own(own, effect.version) or VisitResult(
-            own,
-            version=effect.version,
-            unchanged=effect.outcome == "not-modified",
-            cosmetic=visit is not None and visit.cosmetic,
-            target=url,
-            place=effect.place,
-            hops=effect.hops + 1,
-            tags=visit.tags if visit is not None else "",
-        )
+            own, version=effect.version, unchanged=visit.outcome == "not-modified", cosmetic=visit.cosmetic,
+            target=url, place=effect.place, hops=effect.hops + 1, tags=visit.tags,
+        )  # fmt: skip
 
     def _shared_with(self, url: str, sha256: str, target: str) -> str:
         """Why a body is suspect if many URLs of its host share it, else empty. Marks the other URLs as well."""

@@ -224,7 +224,7 @@ def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
     number = run_number(wanted)
     run = catalogue.run(number) if number is not None else None
     if not found and run is not None:
-        same = [item for item in known if item.tist == run.data_set and _name_of(run.source) == item.name]
+        same = [item for item in known if item.tist == run.data_set and run.source.rpartition("/")[2] == item.name]
         found = [item for item in same if item.run < run.tist and run.state != "damaged"]
         if same and not found:
             runs = " and ".join(str(item.run) for item in same)
@@ -250,10 +250,6 @@ def known_run(catalogue: Catalogue, tist: int) -> Run:
     if run is None:
         raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
     return run
-
-
-def _name_of(source: str) -> str:
-    return source.rpartition("/")[2]
 
 
 def _same(known: list[DataSet], data_set: DataSet) -> list[DataSet]:

@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from archec.archive.commit import Commits
 from archec.archive.opening import Archive
 from archec.archive.report import NOT_ASKED, Report
 from archec.gather.bodies import Received
-from archec.gather.dataset import Chosen, newest_member, printable, refuse_damaged, refuse_nothing, refuse_retracted
+from archec.gather.dataset import Chosen, newest_member, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.file_phase import FilePhase
 from archec.gather.holding_back import GoneFiles, undecided
@@ -51,35 +50,30 @@ class Phases:
         ``dated`` receives the data set with its date if that is only known after reading it. A ``dry`` run stores
         nothing. Raises an ArchecError if the run must stop.
         """
-        config, report, options = self.archive.config, self.report, self.options
+        report, options, memory = self.report, self.options, self.memory
         phase = TemplatePhase(
-            self.archive, self.committer, self.spool, report, self.meter, chosen.tist, options.accept, options.complete,
-            1 if dry else config.processes, dry, chosen.sha256, self.memory, options.repeated,
-        )  # fmt: skip
+            self.archive, self.committer, self.spool, report, self.meter, options, memory, chosen, dry
+        )
         with report.timed("templates"):
-            before = self.memory.repeated(chosen.tist) if self.memory is not None and options.repeated is None else None
+            before = memory.repeated(chosen.tist) if memory is not None and options.repeated is None else None
             if before is not None:
                 report.restore(before)
                 report.merged = True
-                phase.repeat(printable(Path(chosen.path.name)))
-                self._keep()
-                return
-            reading = phase.read(source)
-            refuse_damaged(chosen, reading, salvage=options.salvage)
-            refuse_nothing(chosen, reading.files, self.archive.catalogue)
-            if not chosen.tist:
-                chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
-                refuse_retracted(chosen, self.archive.catalogue)
-                phase = replace(phase, tist=chosen.tist)
-                report.data_set = chosen.tist
-                dated(chosen)
-            phase.merge(reading, printable(Path(chosen.path.name)))
-            report.merged = True
-            self._keep()
-
-    def _keep(self) -> None:
-        if self.memory is not None:
-            self.memory.keep(self.report)
+                phase.repeat()
+            else:
+                reading = phase.read(source)
+                refuse_damaged(chosen, reading, salvage=options.salvage)
+                refuse_nothing(chosen, report.files, self.archive.catalogue)
+                if not chosen.tist:
+                    chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
+                    refuse_retracted(chosen, self.archive.catalogue)
+                    phase = replace(phase, chosen=chosen)
+                    report.data_set = chosen.tist
+                    dated(chosen)
+                phase.merge(reading)
+                report.merged = True
+            if memory is not None:
+                memory.keep(report)
 
     def visit_files(self) -> str:
         """Visits the files that are due; those of given-up hosts are retried once. Decides on losses at the end, even

@@ -18,7 +18,7 @@ from xxhash import xxh3_64_hexdigest
 from archec.archive.runs import newest_first
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import DueFobi
-from archec.catalogue.model import Obi, Run
+from archec.catalogue.model import Obi
 from archec.config import Config, FetchConfig
 from archec.gather.options import options_of
 from archec.gather.spool import Spool
@@ -34,8 +34,6 @@ _NAMING, _MOST_NAMING = 50, 5000
 _YEAR = 365 * 86400
 LAST_ID = "\U0010ffff"
 """Sorts after every id."""
-
-
 _RUNS = 50
 """Number of runs that are searched for a complete one."""
 _REFUSED = ("bad-certificate", "blocked-address", "denied", "robots", "too-large")
@@ -51,7 +49,8 @@ def due_files(catalogue: Catalogue, config: FetchConfig, now: int, run: int = MA
     beyond = now + max(_YEAR, int(config.revisit_max))
     due = chain(catalogue.due(now), catalogue.due(MAX_TIST, DueFobi(beyond, LAST_ID)))
     runs = islice(newest_first(catalogue, run), _RUNS)
-    before = next((_refusals_of(one) for one in runs if _has_finished(one)), "")
+    finished = (options_of(one) for one in runs if one.state in ("done", "held-back"))
+    before = next((str(kept.get("refusals", "")) for kept in finished if kept.get("fetch")), "")
     if before in ("", refusals(config)):
         return due
     return chain(due, _not_due(catalogue, now, beyond))
@@ -63,15 +62,6 @@ def refusals(config: FetchConfig) -> str:
         config.allow_networks, config.deny, config.insecure_hosts, config.max_size, config.robots, config.robots_tags,
     )  # fmt: skip
     return xxh3_64_hexdigest(repr(rules).encode())
-
-
-def _refusals_of(run: Run) -> str:
-    return str(options_of(run).get("refusals", ""))
-
-
-def _has_finished(run: Run) -> bool:
-    """Whether a run has visited all files that were due."""
-    return run.state in ("done", "held-back") and bool(options_of(run).get("fetch"))
 
 
 def _not_due(catalogue: Catalogue, now: int, beyond: int) -> Iterator[DueFobi]:
@@ -116,7 +106,7 @@ def task_for(fobi: Obi, config: Config, at: RunTime) -> FetchTask:
     visit = fobi.visit
     if visit is None or not fobi.history.held or (visit.cosmetic and config.store_cosmetic):
         return FetchTask(fobi.id)
-    read = visit.read or (fobi.history.noted[-1] if fobi.history.noted else 0)
+    read = visit.read or max(fobi.history.noted, default=0)
     if at.when - read >= config.fetch.reverify:
         return FetchTask(fobi.id)
     return FetchTask(fobi.id, visit.etag, visit.modified)

@@ -31,7 +31,7 @@ from archec.gather.phases import Phases
 from archec.gather.plan import due_files, refusals
 from archec.gather.spool import Spool
 from archec.gather.visits import run_time
-from archec.progress import Meter, Silent
+from archec.progress import SILENT, Meter
 from archec.redif.files import Source
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
@@ -47,22 +47,20 @@ Begun = Callable[[Report], None]
 _LOOKED_UP = 1000
 _TEMPLATES = (8000, 10.0)
 """Items and seconds after which templates are committed: they are small."""
-
-
+_SENTENCES = {
+    "network-down": "no host answered: no failure was counted against any; check the network",
+    "budget": "the budget is exhausted",
+}
+"""Why a run stopped before its end."""
 _CODES = {"budget": Exit.BUDGET, "damaged": Exit.DAMAGED, "network-down": Exit.NETWORK_DOWN}
 
 
 def exit_code(report: Report) -> Exit:
-    """The exit code of a completed run."""
     held_back = {Exit.LOSSES_HELD_BACK} if report.held_back else set()
     return gravest(held_back | {_CODES.get(report.state, Exit.DONE)})
 
 
-def _ignore(report: Report) -> None:
-    """No-op callback."""
-
-
-def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ignore) -> Report:
+def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = lambda report: None) -> Report:
     """Performs one run. Raises an ArchecError if it must stop; what was committed is kept and the run can be resumed.
     ``begun`` receives the report as soon as the run has begun; the report is filled as the run proceeds. A run that
     fails before that is recorded for :func:`archec.archive.runs.unbegun`."""
@@ -163,7 +161,7 @@ def _run(
             report.state = "held-back" if report.held_back else "done"
             if options.fetch:
                 report.state = phases.visit_files() or ("held-back" if report.held_back else "done")
-            report.message = _sentence(report)
+            report.message = _SENTENCES.get(report.state, "")
         except DamagedDataSet as error:
             report.state, report.message = "damaged", str(error)
         except BaseException as error:
@@ -180,22 +178,13 @@ def _run(
 def _phases(
     archive: Archive, report: Report, meter: Meter, options: Options, memory: DirectoryMemory | None = None
 ) -> Iterator[tuple[Phases, Committer]]:
-    """The phases of a run, and its committer."""
     with committing(archive, report.run) as committer, Spool(archive.work / str(report.run)) as spool:
         committer.on_refused = partial(_refused, report)
         at = run_time(report.run, time.time())
         yield Phases(archive, committer, spool, report, meter, options, at, memory), committer
 
 
-def _sentence(report: Report) -> str:
-    """Why the run stopped before its end; empty if it did not."""
-    if report.state == "network-down":
-        return "no host answered: no failure was counted against any; check the network"
-    return "the budget is exhausted" if report.state == "budget" else ""
-
-
 def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> Source:
-    """Opens the data set."""
     return open_source(
         chosen.path,
         max_file=config.max_template_file,
@@ -214,7 +203,7 @@ def _taken_up(archive: Archive, options: Options, last: LastRun | None) -> LastR
         return last
     report = recounted(last, last.start)
     report.resumed = True
-    with _phases(archive, report, Silent(), options) as (phases, committer):
+    with _phases(archive, report, SILENT, options) as (phases, committer):
         phases.take_up(hops)
         if last.state != "running":
             report.state, report.message = last.state, str(last.report.get("message", ""))

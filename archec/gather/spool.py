@@ -20,7 +20,9 @@ import orjson
 from archec.errors import StorageFailed
 from archec.ids import host_of
 from archec.redif.precedence import rank
+from archec.redif.problems import Problem
 from archec.sqlite import Database, Role
+from archec.store.durable import storage_errors
 from archec.store.sorting import SortedLines
 
 _SCHEMA = """
@@ -77,6 +79,18 @@ class FileRow(NamedTuple):
     digest: str = ""
 
 
+class ChunkRead(NamedTuple):
+    """The contents found in a file, or in a part of one: its templates with a handle, its problems (``more`` counts
+    further ones by code), and the number of all its templates by type."""
+
+    rows: list[SeenRow]
+    files: list[FileRow]
+    problems: list[Problem]
+    more: dict[str, int]
+    kinds: dict[str, int]
+    size: int
+
+
 class Unreadable(NamedTuple):
     """A file that could not be read, or only ``partly``; ``digest`` as in its :class:`FileRow`."""
 
@@ -114,10 +128,8 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         shutil.rmtree(folder, ignore_errors=True)
-        try:
+        with storage_errors(folder):
             folder.mkdir(parents=True)
-        except OSError as error:
-            raise StorageFailed(f"{folder}: cannot create the work directory: {error.strerror}") from error
         self._file = Database(folder / "spool.sqlite", _ROLE)
         self._db = self._file.connection
         try:
@@ -136,10 +148,6 @@ class Spool:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Removes the whole spool."""
         self._file.close()
         self._ids.close()
         for fd in self._texts.values():
@@ -149,39 +157,32 @@ class Spool:
 
     def add(self, rows: Sequence[SeenRow], files: Iterable[FileRow]) -> None:
         """Adds the results of a reading worker. A file counts as read only if all of its parts were read."""
-        with self._file.translated():
-            self._db.execute("BEGIN")
-            self._db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
-            self._db.executemany(
+        with self._file.transaction() as db:
+            db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
+            db.executemany(
                 "INSERT INTO files VALUES (?,?,?,?,?,?) ON CONFLICT (path, member) DO UPDATE SET"
                 " read = min(read, excluded.read), found = max(found, excluded.found),"
                 " digest = iif(excluded.read = 0 AND digest < excluded.digest, excluded.digest, digest)",
                 files,
             )
-            self._db.execute("COMMIT")
         for number, row in enumerate(rows, self._rows + 1):  # SQLite numbers them in the same way
             self._ids.add(_line(row, number))
         self._rows += len(rows)
 
     def superseded(self) -> frozenset[int]:
         """Members of a tarball that a later member of the same path replaces."""
-        with self._file.translated():
-            rows = self._db.execute(
-                "SELECT member FROM files f"
-                " WHERE EXISTS (SELECT 1 FROM files d WHERE d.path = f.path AND d.member > f.member)"
-            )
-            return frozenset([member for (member,) in rows])
+        later = "SELECT 1 FROM files d WHERE d.path = f.path AND d.member > f.member"
+        sql = f"SELECT member FROM files f WHERE EXISTS ({later})"
+        return frozenset([member for (member,) in self._file.fetch(sql)])
 
     def count(self) -> tuple[int, int]:
         """The number of files, and of those that could not be read."""
-        with self._file.translated():
-            files, read = self._db.execute("SELECT count(*), coalesce(sum(read), 0) FROM files").fetchone()
-            return files, files - read
+        ((files, read),) = self._file.fetch("SELECT count(*), coalesce(sum(read), 0) FROM files")
+        return files, files - read
 
     def unread(self) -> frozenset[int]:
         """Members of which some part could not be read."""
-        with self._file.translated():
-            return frozenset([member for (member,) in self._db.execute("SELECT member FROM files WHERE read = 0")])
+        return frozenset([member for (member,) in self._file.fetch("SELECT member FROM files WHERE read = 0")])
 
     def places(self) -> Iterator[str]:
         """The places of all files, with repeats."""
@@ -223,26 +224,22 @@ class Spool:
             yield Found(obi, sha256, place, row, tuple(one for one in counting if one != row))
 
     def row(self, number: int) -> SeenRow:
-        """One row in full."""
         return self.rows((number,))[number]
 
     def rows(self, numbers: Sequence[int]) -> dict[int, SeenRow]:
         """Rows in full, by number."""
         found: dict[int, SeenRow] = {}
-        with self._file.translated():
-            for start in range(0, len(numbers), _IN):
-                part = numbers[start : start + _IN]
-                marks = ",".join("?" * len(part))
-                for number, *row in self._db.execute(f"SELECT rowid, * FROM seen WHERE rowid IN ({marks})", part):
-                    found[number] = SeenRow(*row)
+        for start in range(0, len(numbers), _IN):
+            part = tuple(numbers[start : start + _IN])
+            marks = ",".join("?" * len(part))
+            for number, *row in self._file.fetch(f"SELECT rowid, * FROM seen WHERE rowid IN ({marks})", part):
+                found[number] = SeenRow(*row)
         return found
 
     def add_losses(self, losses: Iterable[Loss]) -> None:
         """Adds tobis that are lost according to the data set; sorted by id over all calls."""
-        with self._file.translated():
-            self._db.execute("BEGIN")
-            self._db.executemany("INSERT INTO losses VALUES (?,?,?)", losses)
-            self._db.execute("COMMIT")
+        with self._file.transaction() as db:
+            db.executemany("INSERT INTO losses VALUES (?,?,?)", losses)
 
     def losses(self) -> Iterator[Loss]:
         """The losses, by id."""
@@ -252,28 +249,22 @@ class Spool:
 
     def add_plan(self, rows: Iterable[tuple[str, int, str]]) -> None:
         """Adds (host, rank, url) of files to visit."""
-        with self._file.translated():
-            self._db.execute("BEGIN")
-            self._db.executemany("INSERT OR IGNORE INTO plan VALUES (?,?,?)", rows)
-            self._db.execute("COMMIT")
+        with self._file.transaction() as db:
+            db.executemany("INSERT OR IGNORE INTO plan VALUES (?,?,?)", rows)
 
     def replan(self, urls: Iterable[str]) -> None:
         """Replaces the plan by these URLs, in this order."""
-        with self._file.translated():
-            self._db.execute("DELETE FROM plan")
+        self._file.fetch("DELETE FROM plan")
         self.add_plan((host_of(url), rank, url) for rank, url in enumerate(urls))
 
     def plan_hosts(self) -> list[tuple[int, str, int]]:
         """(least rank, host, number of files) of every host in the plan."""
-        with self._file.translated():
-            return self._db.execute("SELECT min(rank), host, count(*) FROM plan GROUP BY host").fetchall()
+        return self._file.fetch("SELECT min(rank), host, count(*) FROM plan GROUP BY host")
 
     def plan_after(self, host: str, rank: int, limit: int) -> list[tuple[int, str]]:
         """The next (rank, url) of a host."""
-        with self._file.translated():
-            return self._db.execute(
-                "SELECT rank, url FROM plan WHERE host=? AND rank>? ORDER BY rank LIMIT ?", (host, rank, limit)
-            ).fetchall()
+        sql = "SELECT rank, url FROM plan WHERE host=? AND rank>? ORDER BY rank LIMIT ?"
+        return self._file.fetch(sql, (host, rank, limit))
 
 
 def _line(row: SeenRow, number: int) -> bytes:

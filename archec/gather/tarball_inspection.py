@@ -38,7 +38,6 @@ class Inspection:
     warnings: list[Problem] = field(default_factory=list)
 
     def as_value(self) -> dict[str, Any]:
-        """As JSON values."""
         return {
             "source": self.source,
             "whole": self.damage is None,

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import attrgetter
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import msgspec
@@ -24,9 +23,11 @@ from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.lists import ObiState
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
+from archec.gather.dataset import Chosen
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.holding_back import group_of, groups_to_hold_back
 from archec.gather.merging import Case, Held, Merge
+from archec.gather.options import Options
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.spool import Found, Loss, SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
@@ -39,7 +40,6 @@ from archec.redif.problems import Problem
 from archec.store.durable import open_whole
 from archec.store.interface import Placement
 from archec.store.writer import sweep_parts
-from archec.units import counted
 from archec.workers.pool import Done, Pool
 
 _CHUNK = 500
@@ -62,62 +62,54 @@ class ToWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TemplatePhase:
-    """The environment of the phase. ``tist`` is the data set's, ``sha256`` that of its file, if any. ``accept`` names
-    archives whose losses are accepted, or ``all``. ``complete``: the data set is all of RePEc. ``dry``: nothing is
-    stored. ``repeated`` is a file for the handles that the data set repeats."""
+    """The environment of the phase. ``dry``: nothing is stored."""
 
     archive: Archive
     committer: Commits
     spool: Spool
     report: Report
     meter: Meter
-    tist: int
-    accept: frozenset[str]
-    complete: bool
-    workers: int
-    dry: bool = False
-    sha256: str = ""
-    memory: DirectoryMemory | None = None
-    repeated: Path | None = None
+    options: Options
+    memory: DirectoryMemory | None
+    chosen: Chosen
+    dry: bool
+
+    @property
+    def workers(self) -> int:
+        return 1 if self.dry else self.archive.config.processes
 
     def read(self, source: Source) -> Reading:
-        """Reads an open source into the spool."""
         self.meter.phase("reading templates", source.size or None)
+        return read_data_set(
+            source, self.spool, self.report, self.meter,
+            workers=self.workers, complete=self.options.complete, memory=self.memory,
+        )  # fmt: skip
 
-        def progress(reading: Reading) -> None:
-            self.meter.at(source.position, counted(reading.templates, "template"))
-
-        reading = read_data_set(
-            source, self.spool, workers=self.workers, complete=self.complete,
-            on_problem=self.report.problem, on_more=self.report.more_problems, on_other=self.report.other_file,
-            on_progress=progress, memory=self.memory,
-        )
-        reading.report_to(self.report)
-        return reading
-
-    def repeat(self, name: str) -> None:
+    def repeat(self) -> None:
         """Handles a data set that is equal to the newest one."""
         newest = max(self.archive.catalogue.data_sets(), key=lambda item: item.key)
         self.committer.add(CommitItem(RunEnd(self.report.run, "running", self.report.as_value())))
-        data_set = msgspec.structs.replace(newest, tist=self.tist, run=self.report.run, name=name)
+        chosen = self.chosen
+        data_set = msgspec.structs.replace(newest, tist=chosen.tist, run=self.report.run, name=chosen.name)
         self.committer.add(CommitItem(DataSetRead(data_set)))
         self.committer.commit()
 
-    def merge(self, reading: Reading, name: str) -> None:
-        """Merges the data set with the catalogue; ``name`` is the name of the data set."""
-        before = evidence_of(self.archive.catalogue)
-        known = known_as(before, self.tist, self.sha256, whole=reading.whole)
+    def merge(self, reading: Reading) -> None:
+        before, chosen = evidence_of(self.archive.catalogue), self.chosen
+        known = _known_as(before, chosen, whole=reading.whole)
         coverage = reading.coverage
         if known is not None and before.coverage(known).complete:
             coverage = msgspec.structs.replace(coverage, complete=True)
         self.report.complete = coverage.complete
         kept = coverage_set(coverage)
         run = known.run if known is not None else self.report.run
-        data_set = DataSet(self.tist, run, name, kept.key if reading.whole else "", self.sha256, reading.whole)
+        key = kept.key if reading.whole else ""
+        data_set = DataSet(chosen.tist, run, chosen.name, key, chosen.sha256, reading.whole)
         evidence = before.with_data_set(data_set, (kept,))
-        merging = _Merging(self, evidence, data_set, newest=_is_newest(before, data_set))
+        newest = not before.data_sets or before.data_sets[-1].tist < data_set.tist
+        merging = _Merging(self, evidence, data_set, newest=newest)
         quick = data_set.whole and _leaves_others(before, evidence, data_set)
-        held = merging.merge(reading, Merge(coverage, self.tist, quick=quick))
+        held = merging.merge(reading.left_out, Merge(coverage, chosen.tist, quick=quick))
         catalogue = self.archive.catalogue
         held_back, lists = merging.losses(held, kept)
         if held_back.groups or any(item.run == run for item in catalogue.held_back()):
@@ -143,17 +135,11 @@ def _listed(found: Iterable[Found], spool: Spool, listing: BinaryIO) -> Iterator
         yield one
 
 
-def known_as(evidence: Evidence, tist: int, sha256: str, *, whole: bool) -> DataSet | None:
+def _known_as(evidence: Evidence, chosen: Chosen, *, whole: bool) -> DataSet | None:
     """The known data set with these bytes and this date."""
-    if not sha256:
-        return None
-    same = (item for item in evidence.data_sets if (item.tist, item.sha256, item.whole) == (tist, sha256, whole))
-    return next(same, None)
-
-
-def _is_newest(before: Evidence, data_set: DataSet) -> bool:
-    """Whether a data set is later than all known ones."""
-    return not before.data_sets or before.data_sets[-1].tist < data_set.tist
+    wanted = chosen.tist, chosen.sha256, whole
+    known = evidence.data_sets if chosen.sha256 else ()
+    return next((item for item in known if (item.tist, item.sha256, item.whole) == wanted), None)
 
 
 def _leaves_others(before: Evidence, after: Evidence, data_set: DataSet) -> bool:
@@ -184,18 +170,18 @@ class _Merging:
 
     # -- present templates ------------------------------------------------------------------------
 
-    def merge(self, reading: Reading, merge: Merge) -> Held:
+    def merge(self, left_out: frozenset[int], merge: Merge) -> Held:
         """Commits everything from the data set except its losses, which are spooled. Returns the number of held
-        tobis."""
-        phase = self._phase
-        phase.meter.phase("merging templates", reading.templates or None)
-        order = (phase.archive.layout, self._spool.folder, phase.tist, not phase.dry)
+        tobis. ``left_out`` are members of the data set that do not count."""
+        phase, tist, repeated = self._phase, self._data_set.tist, self._phase.options.repeated
+        phase.meter.phase("merging templates", self._report.templates.total() or None)
+        order = (phase.archive.layout, self._spool.folder, tist, not phase.dry)
         pool: Pool[list[Job], list[Written]] = Pool(
             "archec.gather.writing:writing", order, list[Written],
             workers=phase.workers, here=writing(*order), inline=_INLINE,
         )  # fmt: skip
-        found = self._spool.found(reading.left_out)
-        with pool, open_whole(phase.repeated) if phase.repeated is not None else nullcontext() as listing:
+        found = self._spool.found(left_out)
+        with pool, open_whole(repeated) if repeated is not None else nullcontext() as listing:
             winners = found if listing is None else _listed(found, self._spool, listing)
             known = phase.archive.catalogue.scan()
             if self._refused:
@@ -212,7 +198,7 @@ class _Merging:
         self._spool.add_losses(self._losses)
         self._committer.commit()
         if pool.lost:
-            sweep_parts(phase.archive.layout, {phase.tist})  # temporary files of dead workers
+            sweep_parts(phase.archive.layout, {tist})  # temporary files of dead workers
         self._report.duplicates = merge.duplicates
         self._report.tobis["same"] += merge.same
         self._report.not_judged.update(merge.unknown)
@@ -288,7 +274,6 @@ class _Merging:
     def _commit(
         self, obi: Obi, item: CommitItem | None, judgement: Judgement, row: SeenRow, sha256: str
     ) -> None:
-        """Commits and counts a template of the data set."""
         tist = self._data_set.tist
         record = item.record if item is not None else None
         kind = "same"
@@ -341,7 +326,7 @@ class _Merging:
 
     def losses(self, held: Held, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
         """Commits the losses that are not held back. Returns the others, and the lists of their ids."""
-        config, accepted, run = self._phase.archive.config, self._phase.accept, self._data_set.run
+        config, accepted, run = self._phase.archive.config, self._phase.options.accept, self._data_set.run
         archives, directories = groups_to_hold_back(config, self._spool.losses(), held, accepted)
         back = (
             (group, loss.id)

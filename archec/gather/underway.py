@@ -61,7 +61,6 @@ class UnderWay:
         return url in self._table
 
     def count(self, state: State) -> int:
-        """The number of URLs in a state."""
         return self._states[state]
 
     def get(self, url: str, *states: State) -> Active | None:
@@ -73,7 +72,6 @@ class UnderWay:
         return iter(self._table.values())
 
     def in_state(self, state: State) -> Iterator[Active]:
-        """All URLs in a state."""
         return (active for active in self._table.values() if active.state == state)
 
     def begin(
@@ -177,7 +175,6 @@ class VisitLog:
         self._recent: OrderedDict[str, Effect] = OrderedDict()
 
     def remember(self, url: str, effect: Effect) -> None:
-        """Adds the effect of a visit."""
         self._recent[url] = effect
         if len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
@@ -185,8 +182,7 @@ class VisitLog:
     def forget(self, url: str) -> list[str]:
         """Drops the effect of a visit; returns the last visits that redirected to it."""
         self._recent.pop(url, None)
-        visits = ((one, effect.record.visit) for one, effect in self._recent.items())
-        return [one for one, visit in visits if visit is not None and visit.target == url]
+        return [one for one, effect in self._recent.items() if effect.visit.target == url]
 
     def effect(self, url: str, fobi: Obi | None) -> Effect | None:
         """This run's effect on the URL with the document ``fobi``; None if it was not visited yet."""
@@ -200,7 +196,7 @@ class VisitLog:
         place = (entry[0], url) if entry is not None else None
         hops = self._hops_from(fobi) if version is not None else 0
         record = ObiChange("fobi", fobi.id, visit=fobi.visit, due=fobi.due)
-        return Effect(record, fobi.visit.outcome, False, version, place, hops)
+        return Effect(record, False, version, place, hops)
 
     def _hops_from(self, fobi: Obi) -> int:
         """The number of redirects from a URL to its contents at its last visit."""

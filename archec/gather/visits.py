@@ -1,4 +1,4 @@
-"""Visits: the effect of a hop on a fobi's history, when it is due again and when it is lost.
+"""Visits: the effect of a hop on a fobi's history, and when it is due again.
 
 Pure rules of design section 5.
 """
@@ -10,15 +10,18 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from archec.archive.file_losses import is_lost
 from archec.catalogue.model import AT_ONCE, Note, Obi, Version, Visit
 from archec.catalogue.records import ObiChange
 from archec.config import Config
-from archec.gather.schedule import next_due
 from archec.gather.suspects import suspicion
 from archec.web.headers import TLS_FIELD, http_date
 from archec.web.task import Hop
 
 _AHEAD = 60
+_DAY = 86400
+_HELD = frozenset({"new", "changed", "same", "not-modified", "cosmetic"})
+_REFUSED = frozenset({"forbidden", "robots", "too-large", "bad-url", "bad-certificate", "blocked-address", "denied"})
 _COMPRESSED = re.compile(r"([-;:]|--)(gzip|br|deflate|zstd)$")
 
 
@@ -71,7 +74,6 @@ class Effect(NamedTuple):
     """
 
     record: ObiChange
-    outcome: str
     keep: bool
     version: Version | None
     place: tuple[int, str] | None
@@ -79,14 +81,8 @@ class Effect(NamedTuple):
     deferred: bool = False
 
     @property
-    def status(self) -> int:
-        """The HTTP status of the visit."""
-        return self.record.visit.status if self.record.visit is not None else 0
-
-    @property
-    def message(self) -> str:
-        """The reason for a failed visit, for people."""
-        return self.record.visit.message if self.record.visit is not None else ""
+    def visit(self) -> Visit:
+        return self.record.visit or Visit(0, "")
 
 
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
@@ -137,11 +133,11 @@ def _held(config: Config, fobi: Obi, seen: VisitResult, visit: Visit, *, keep: b
     version = seen.version
     state = fobi.history.at(run)
     if not keep:
-        due = next_due(config, visit, _noted(fobi), lost=False)
+        due = next_due(config, visit, max(fobi.history.noted, default=None), lost=False)
         kept = fobi.versions.get(state) if state is not None else None
         entry = fobi.history.entry_at(run)
         place = (entry[0], fobi.id) if entry is not None and kept is not None else seen.place
-        return Effect(_record(fobi, visit, due), visit.outcome, False, kept or version, place)
+        return Effect(ObiChange("fobi", fobi.id, visit=visit, due=due), False, kept or version, place)
     if version is None:
         raise ValueError(f"{fobi.id}: nothing to store")
     due = next_due(config, visit, run, lost=False)
@@ -151,14 +147,14 @@ def _held(config: Config, fobi: Obi, seen: VisitResult, visit: Visit, *, keep: b
     record = ObiChange(
         "fobi", fobi.id, put={run: version.sha256}, version=version, notes={run: note}, visit=visit, due=due
     )
-    return Effect(record, visit.outcome, True, version, (run, fobi.id))
+    return Effect(record, True, version, (run, fobi.id))
 
 
 def _failed(config: Config, fobi: Obi, seen: VisitResult, visit: Visit) -> Effect:
     deferred = seen.hop.deferred
     visit = visit.following(fobi.visit, failed=not deferred)
     due = next_due(config, visit, None, lost=not fobi.history.held, deferred=deferred)
-    return Effect(_record(fobi, visit, due), visit.outcome, False, None, None)
+    return Effect(ObiChange("fobi", fobi.id, visit=visit, due=due), False, None, None)
 
 
 def doubtful(fobi: Obi, why: str) -> ObiChange:
@@ -170,14 +166,36 @@ def doubtful(fobi: Obi, why: str) -> ObiChange:
     return ObiChange("fobi", fobi.id, drop=drop, visit=visit, due=AT_ONCE)
 
 
-def _record(fobi: Obi, visit: Visit, due: int) -> ObiChange:
-    """A visit without an incidence."""
-    return ObiChange("fobi", fobi.id, visit=visit, due=due)
+def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool, deferred: bool = False) -> int:
+    """When the visited fobi is due again, in Unix seconds by the clock.
 
-
-def _noted(fobi: Obi) -> int | None:
-    noted = fobi.history.noted
-    return noted[-1] if noted else None
+    New and changed files are due after ``revisit_min``, unchanged ones after half the time for which they
+    have not changed, between ``revisit_min`` and ``revisit_max``, and gone ones when their loss can be
+    confirmed. Faults have a back-off that begins at one day, refusals one that begins at
+    ``revisit_min``. ``deferred`` files are due in the next run. A file that no template mentions any more is visited
+    half as often after each visit, up to ``revisit_max``.
+    """
+    shortest, longest = int(config.fetch.revisit_min), int(config.fetch.revisit_max)
+    outcome = visit.outcome
+    if deferred:
+        return visit.when + 1
+    if outcome == "gone" and not (lost or is_lost(config, visit)):
+        if visit.gone < config.lost_confirmations:
+            wait = int(config.lost_grace)
+        else:
+            wait = visit.gone_when + int(config.lost_grace) - visit.when
+        return visit.when + max(wait, 1)
+    if outcome in ("new", "changed"):
+        wait = shortest
+    elif outcome in _HELD:
+        unchanged = visit.tist - last_noted if last_noted is not None else 0
+        wait = max(shortest, min(longest, unchanged // 2))
+    else:
+        first = shortest if outcome in _REFUSED or outcome == "gone" else min(_DAY, shortest)
+        wait = min(longest, max(first, 1) << min(max(visit.fails - 1, 0), 12))
+    if visit.unnamed:
+        wait = min(longest, max(wait, 1) << min(visit.unnamed, 12))
+    return visit.when + max(wait, 1)
 
 
 def contradicts(hop: Hop, visit: Visit, version: Version) -> bool:

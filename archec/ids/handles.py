@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from typing import Literal
 
 from archec.errors import BadName
 from archec.ids.filesets import is_fileset, parse_fileset
@@ -50,7 +51,7 @@ def item_of(handle: str) -> str:
     return parts[3] if len(parts) > 3 and parts[0] == "RePEc" else ""
 
 
-def normalise(raw: str) -> tuple[str, str]:
+def normalise(raw: str) -> tuple[Literal["tobi", "fobi", "fileset"], str]:
     """``("tobi", id)``, ``("fobi", id)`` or ``("fileset", id)`` for a handle, URL or fileset's id in any spelling."""
     if is_fileset(raw):
         return "fileset", parse_fileset(raw).obi

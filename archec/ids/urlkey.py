@@ -93,17 +93,12 @@ def _query(query: str) -> str:
         text = _without_last(session, text)
     if not text:
         return ""
-    return "?" + "&".join(sorted(text.split("&"), key=_argument))
+    return "?" + "&".join(sorted(text.split("&"), key=lambda argument: argument.partition("=")[::2]))
 
 
 def _without_last(pattern: re.Pattern[str], text: str) -> str:
     found = deque(pattern.finditer(text), maxlen=1)
     return text[: found[0].start()] + text[found[0].end() :] if found else text
-
-
-def _argument(argument: str) -> tuple[str, str]:
-    name, _, value = argument.partition("=")
-    return name, value
 
 
 def _unescaped(text: str) -> bytes:

@@ -56,9 +56,9 @@ def normalise_url(raw: str) -> str:
     if match is None:
         raise BadName(f"{_shown(text)} has no host")
     host = _authority(match[1], scheme, text)
-    path, query = _split_rest(match[2])
+    path, mark, query = match[2].partition("#")[0].partition("?")
     path = _remove_dot_segments(_clean(path, _PATH_SAFE))
-    url = f"{scheme}://{host}{path or '/'}{query}"
+    url = f"{scheme}://{host}{path or '/'}{mark}{_clean(query, _QUERY_SAFE)}"
     if len(url) > MAX_ID:
         raise BadName(f"{_shown(text)} has {len(url)} characters, more than {MAX_ID}")
     return url
@@ -151,12 +151,6 @@ def _host(host: str, url: str) -> str:
     if not bare or len(bare) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
         raise BadName(f"{_shown(url)} has no valid host")
     return host
-
-
-def _split_rest(rest: str) -> tuple[str, str]:
-    rest = rest.partition("#")[0]
-    path, mark, query = rest.partition("?")
-    return path, f"?{_clean(query, _QUERY_SAFE)}" if mark else ""
 
 
 def _clean(text: str, safe: str) -> str:

@@ -70,17 +70,12 @@ def with_lf(data: bytes) -> bytes:
     data = data.replace(b"\r\n", b"\n")
     if b"\r\n" not in data:
         return data.replace(b"\r", b"\n")
-    return _RETURNS.sub(_line_ends, data)
+    return _RETURNS.sub(lambda run: b"\n" if run[0][-1:] == b"\n" else b"\n" * len(run[0]), data)
 
 
 def count_lines(data: bytes) -> int:
     """The number of line ends of any kind in ``data``."""
     return with_lf(data).count(b"\n")
-
-
-def _line_ends(match: re.Match[bytes]) -> bytes:
-    run = match[0]
-    return b"\n" if run.endswith(b"\n") else b"\n" * len(run)
 
 
 def decode(data: bytes, encoding: str = "") -> Decoded:

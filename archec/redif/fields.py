@@ -74,7 +74,6 @@ class Cluster(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the person or organisation."""
         return self.get("Name")
 
     def refipo(self) -> RawRefipo:

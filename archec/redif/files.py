@@ -66,7 +66,6 @@ class Unread(NamedTuple):
 
     @classmethod
     def of(cls, path: str, code: str, message: str, line: int = 0) -> Unread:
-        """An ``Unread`` with its problem."""
         return cls(path, Problem(shown(path), line, code, message))
 
 

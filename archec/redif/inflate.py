@@ -60,7 +60,6 @@ class Raw:
         return iter(lambda: self.read(min(_PIECE, fine - self.position) if self.position < fine else 1), b"")
 
     def seek(self, position: int) -> None:
-        """Continues at the byte ``position``."""
         self._file.seek(position)
         self.position = position
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 
 from archec.ids import archive_of
@@ -17,7 +18,7 @@ from archec.units import counted
 
 _MOST = 1000
 """Maximum number of problems listed for an archive; all are counted."""
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|])")
+_markdown = partial(re.compile(r"([\\`*_{}\[\]<>#|])").sub, r"\\\1")
 _STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
     "code{background:#eee}h3.error{color:#a00}table{border-collapse:collapse}td,th{padding:0 1em 0 0;text-align:left}"
@@ -68,7 +69,6 @@ class Summary:
                 self._here.problems.append(item)
 
     def as_value(self) -> dict[str, object]:
-        """As JSON values, by archive code."""
         return {
             code: {
                 "templates": one.templates,
@@ -80,16 +80,13 @@ class Summary:
         }
 
     def table(self) -> Iterator[str]:
-        """A line for each archive."""
         for code, one in self._listed():
             yield f"{code or '?'}: {_counts(one)}"
 
     def markdown(self) -> str:
-        """The report as Markdown."""
-        return "\n".join(self._report(_markdown_of, "# {}\n", "## {}\n", "### {}: {}\n\n{}\n", "- {}: {}", "")) + "\n"
+        return "\n".join(self._report(_markdown, "# {}\n", "## {}\n", "### {}: {}\n\n{}\n", "- {}: {}", "")) + "\n"
 
     def html(self) -> str:
-        """The report as a self-contained HTML page."""
         body = self._report(
             html.escape, "<h1>{}</h1>", "<h2>{}</h2>", '<h3 class="{0}">{0}: {1}</h3><p>{2}</p><ul>',
             "<li><code>{}</code>: {}</li>", "</ul>",
@@ -125,7 +122,3 @@ class Summary:
 def _counts(one: OfArchive) -> str:
     templates, errors = counted(one.templates, "template"), counted(one.errors, "error")
     return f"{templates}, {errors}, {counted(one.warnings, 'warning')}"
-
-
-def _markdown_of(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", text)

@@ -77,11 +77,9 @@ class Problem:
 
     @property
     def severity(self) -> str:
-        """``error`` or ``warning``."""
         return "warning" if self.code in WARNINGS else "error"
 
     def as_value(self) -> dict[str, str | int]:
-        """As JSON values."""
         return {
             "path": self.path,
             "line": self.line,

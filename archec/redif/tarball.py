@@ -212,12 +212,8 @@ class Tarball(Source):
         new = parse_pax(data)
         if change is None:
             return new
-        return Pax(
-            change.name if new.name is None else new.name,
-            change.size if new.size is None else new.size,
-            change.mtime if new.mtime is None else new.mtime,
-            new.trouble or change.trouble,
-        )
+        said = {name: value for name, value in new._asdict().items() if value not in (None, "")}
+        return change._replace(**said)
 
     def _unusual(self, header: Header, block: bytes, path: str, bad: str, trouble: str) -> Iterator[Item]:
         """Handles any member that is not a small regular file with a valid name."""

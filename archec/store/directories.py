@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from archec.errors import BadName, CorruptArchive
-from archec.store.durable import Disk, failure, is_temp, storage_errors
+from archec.store.durable import Closing, Disk, failure, is_temp, storage_errors
 from archec.store.layout import Layout
 from archec.tist import tist_of_path
 
@@ -22,12 +22,11 @@ _INNER = _FLAGS | os.O_NOFOLLOW
 
 
 def open_root(layout: Layout) -> int:
-    """Opens the root of the store."""
     with storage_errors(layout.root):
         return os.open(layout.root, _FLAGS)
 
 
-class Directories:
+class Directories(Closing):
     """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, not thread-safe.
 
     A returned descriptor stays open for at least ``limit`` - 1 further calls. Both methods raise
@@ -101,12 +100,6 @@ class Directories:
         if self.root >= 0:
             os.close(self.root)
         self.root = self._last_fd = -1
-
-    def __enter__(self) -> Directories:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def held_tists(layout: Layout) -> Iterator[int]:

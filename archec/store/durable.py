@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from archec.errors import ArchecError, StorageFailed, StorageFull
 
 Data = bytes | bytearray | memoryview
+_C = TypeVar("_C", bound="Closing")
 
 _RENAME_NOREPLACE = 1
 _SYNC_FILE_RANGE_WRITE = 2
@@ -95,6 +96,20 @@ class storage_errors:  # noqa: N801 - used like a function
             raise failure(error, self._path) from error
 
 
+class Closing:
+    """A context manager that closes itself."""
+
+    def __enter__(self: _C) -> _C:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """May be called repeatedly."""
+        raise NotImplementedError
+
+
 def _libc_function(name: str, *argtypes: Any) -> Callable[..., int] | None:
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if function is None:
@@ -140,7 +155,6 @@ class Disk:
             os.close(fd)
 
     def truncate(self, fd: int, size: int, path: str) -> None:
-        """Truncates a file to ``size`` bytes."""
         with storage_errors(path):
             os.ftruncate(fd, size)
 
@@ -172,7 +186,6 @@ class Disk:
             raise failure(OSError(number, os.strerror(number)), path)
 
     def fsync(self, fd: int, path: str) -> None:
-        """Syncs one file."""
         with storage_errors(path):
             os.fsync(fd)
 

@@ -65,10 +65,3 @@ class LinkStep(NamedTuple):
     tist: int
     id: str | None
     name: str
-
-
-class Located(NamedTuple):
-    """The place of an obi's bytes: a path, and the redirects from its own name to it."""
-
-    path: str
-    hops: tuple[LinkStep, ...]

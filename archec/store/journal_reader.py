@@ -70,7 +70,6 @@ def journals(layout: Layout) -> list[JournalFile]:
 
 
 def journal_of(layout: Layout, run: int) -> JournalFile | None:
-    """The journal of a run."""
     return next((journal for journal in journals(layout) if journal.tist == run), None)
 
 

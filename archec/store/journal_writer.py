@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from archec.errors import CorruptJournal, Occupied, StorageFailed
-from archec.store.durable import Disk, failure, fsync_dir, open_directory, storage_errors, temporary_file
+from archec.store.durable import Closing, Disk, failure, fsync_dir, open_directory, storage_errors, temporary_file
 from archec.store.failpoints import armed, hit
 from archec.store.journal_reader import BATCH_PREFIX, MOST_BYTES, NO_BATCH, Scanner, open_plain
 from archec.store.layout import Layout
@@ -34,7 +34,7 @@ _CHUNK = 1 << 18
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class JournalWriter:
+class JournalWriter(Closing):
     """Appends to the journal of one run; creates it, or reopens it if the run was interrupted.
 
     ``head`` is the sha256 of the archive's newest batch, to which the next one is chained; it is replaced by that of
@@ -127,16 +127,16 @@ class JournalWriter:
     def _write(self, data: bytes) -> None:
         where = str(self.path)
         try:
-            if armed("journal.mid-append"):
-                half = len(data) // 2
+            half = len(data) // 2 if armed("journal.mid-append") else 0
+            if half:
                 self._disk.write(self._fd, data[:half], where)
-                hit("journal.mid-append")
-                data = data[half:]
-            else:
-                hit("journal.mid-append")
-            self._disk.write(self._fd, data, where)
-        except BaseException:
-            self._undo()
+            hit("journal.mid-append")
+            self._disk.write(self._fd, data[half:], where)
+        except BaseException:  # removes a partly written batch; if that fails, reopening repairs it
+            self._broken = True
+            self._disk.truncate(self._fd, self._size, where)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+            self._broken = False
             raise
         try:
             # The catalogue may follow only when this returns: it must never know more than the journals.
@@ -145,13 +145,6 @@ class JournalWriter:
             # The kernel may drop data that it failed to write: nothing can be trusted after this.
             self._broken = True
             raise
-
-    def _undo(self) -> None:
-        """Removes a partly written batch; if that fails, reopening repairs it."""
-        self._broken = True
-        self._disk.truncate(self._fd, self._size, str(self.path))
-        os.lseek(self._fd, self._size, os.SEEK_SET)
-        self._broken = False
 
     def finish(self) -> Path:
         """Finishes the journal: compresses, verifies and syncs it, then removes the plain form. Returns its new path.
@@ -169,12 +162,6 @@ class JournalWriter:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._disk.close(fd, str(self.path))
-
-    def __enter__(self) -> JournalWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 # -- the finished form -------------------------------------------------------------------------------

@@ -57,7 +57,6 @@ class Layout:
 
     @property
     def runs(self) -> Path:
-        """The directory of the journals."""
         return self.root / RUNS
 
 
@@ -81,8 +80,8 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
         return layout
     with storage_errors(root):
         _make(root, disk)
-        ours = {NAMASTE, RUNS, "lost+found"}
-        foreign = sorted(name for name in os.listdir(root) if name not in ours and not _harmless(name))
+        names = set(os.listdir(root)) - {NAMASTE, RUNS, "lost+found"}
+        foreign = sorted(name for name in names if not (name.startswith(".git") or is_temp(name)))
         if foreign:
             raise ConfigError(
                 f"{root}: holds {foreign[0]!r} and is not an archive", hint="use an empty or a new directory"
@@ -96,10 +95,6 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
 def descriptor_of(fanout: int) -> bytes:
     """The bytes of the descriptor of a store with this fan-out."""
     return f"{json.dumps({**_FIXED, 'fanout': fanout}, indent=2, sort_keys=True)}\n".encode()
-
-
-def _harmless(name: str) -> bool:
-    return name.startswith(".git") or is_temp(name)
 
 
 def _make(directory: Path, disk: Disk) -> None:
@@ -122,9 +117,7 @@ def open_layout(root: str | Path) -> Layout:
     try:
         data = read_file(path, _MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise ConfigError(
-            f"{root}: is not an archive: it has no {DESCRIPTOR}", hint=_INIT
-        ) from None
+        raise ConfigError(f"{root}: is not an archive: it has no {DESCRIPTOR}", hint=_INIT) from None
     except OSError as error:
         if os.path.lexists(path) and not os.path.isfile(path):
             raise CorruptArchive(f"{path}: is not a file", hint=_DESCRIBED) from error

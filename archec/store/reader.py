@@ -13,21 +13,20 @@ import os
 import re
 import stat
 from contextlib import suppress
-from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
 from archec.store.directories import Directories
-from archec.store.durable import failure, storage_errors
-from archec.store.interface import LinkStep, Located
+from archec.store.durable import Closing, failure, storage_errors
+from archec.store.interface import LinkStep
 from archec.store.layout import Layout
 from archec.tist import tist_of_path
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # never waits for a pipe
 _BUFFER = 1 << 18
 
-_R = TypeVar("_R", bound="Reader")
 MAX_HOPS = 64
 """Maximum number of symbolic links and slash variants that are followed; recorded redirect chains are shorter."""
 
@@ -52,7 +51,7 @@ class _HeldFile(io.FileIO):
             return super().readall()
 
 
-class Reader:
+class Reader(Closing):
     """Reads many obis and keeps their directories open. A context manager, not thread-safe.
 
     Every method raises :class:`NotHeld` if nothing was noted, :class:`CorruptArchive` for links that leave the store,
@@ -63,12 +62,13 @@ class Reader:
         self.layout = layout
         self._directories = directories or Directories(layout)
 
-    def locate(self, tist: int, id: str) -> Located:  # noqa: A002
-        """The regular file with what was noted of an obi at ``tist``."""
-        path, hops, fault = follow(self._directories, self.layout.path(tist, id), id)
+    def locate(self, tist: int, id: str) -> Chain:  # noqa: A002
+        """The redirects to the regular file with what was noted of an obi at ``tist``; without a fault."""
+        chain = follow(self._directories, self.layout.path(tist, id), id)
+        fault = chain.fault
         if fault is None:
-            return Located(path, hops)
-        if fault.kind == "missing" and not hops:
+            return chain
+        if fault.kind == "missing" and not chain.hops:
             raise NotHeld(f"nothing was noted of {shown(id)} at {tist}")
         raise CorruptArchive(f"{self.layout.root}/{fault.path}: {fault.message}")
 
@@ -133,17 +133,11 @@ class Reader:
         """Closes the directories; may be called repeatedly."""
         self._directories.close()
 
-    def __enter__(self: _R) -> _R:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 # -- single obis ---------------------------------------------------------------------------------------------
 
 
-def locate(layout: Layout, tist: int, id: str) -> Located:  # noqa: A002
+def locate(layout: Layout, tist: int, id: str) -> Chain:  # noqa: A002
     """Like :meth:`Reader.locate`, for a single obi."""
     with Reader(layout) as reader:
         return reader.locate(tist, id)

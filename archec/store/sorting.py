@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from archec.store.durable import storage_errors
+from archec.store.durable import Closing, storage_errors
 
 _IN_MEMORY = 32 << 20
 _OVERHEAD = 80
@@ -16,7 +16,7 @@ _OVERHEAD = 80
 _MAX_RUNS = 48
 
 
-class SortedLines:
+class SortedLines(Closing):
     """A set of lines (bytes without line ends) that is iterated in byte order. A context manager.
 
     Beyond ``in_memory`` bytes, sorted runs are written to unnamed files in ``folder``. Raises StorageFull or
@@ -31,7 +31,6 @@ class SortedLines:
 
     @property
     def empty(self) -> bool:
-        """Whether there are no lines."""
         return not self._lines and not self._runs
 
     def add(self, line: bytes) -> None:
@@ -68,16 +67,9 @@ class SortedLines:
         self._runs.append(run)
 
     def close(self) -> None:
-        """Closes the files."""
         for run in self._runs:
             run.close()
         self._runs = []
-
-    def __enter__(self) -> SortedLines:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _read(run: IO[bytes]) -> Iterator[bytes]:

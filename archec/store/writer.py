@@ -56,7 +56,6 @@ class Temp:
 
     @property
     def size(self) -> int:
-        """Bytes written so far."""
         return self.digests.size
 
     def write(self, data: Data) -> None:
@@ -361,7 +360,6 @@ class BodySink:
 
 
 def body_sink(layout: Layout, run: int) -> BodySink:
-    """Creates a :class:`BodySink`."""
     return BodySink(layout, run)
 
 

@@ -96,6 +96,6 @@ def test_a_file_of_which_a_part_could_not_be_read_is_not_read(tmp_path: Path) ->
 
 def test_a_full_disk_while_files_that_are_gone_are_noted(tmp_path: Path) -> None:
     urls = [f"http://www.example.org/{n}.pdf" for n in range(10_000)]
-    with small_disk(tmp_path / "disk", "size=32k") as disk, closing(GoneFiles(disk)) as gone:
-        with pytest.raises(StorageFull, match="gone: No space left"):
-            list(map(gone.add, urls))
+    full = pytest.raises(StorageFull, match="gone: No space left")
+    with small_disk(tmp_path / "disk", "size=32k") as disk, closing(GoneFiles(disk)) as gone, full:
+        list(map(gone.add, urls))
