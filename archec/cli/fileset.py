@@ -39,7 +39,6 @@ from archec.fileset.lookup import (
     changes_of,
     failed_ingests,
     find_fileset,
-    ingests_of,
     verify_fileset,
 )
 from archec.fileset.manifest import Manifest, is_whole, not_held
@@ -240,7 +239,7 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
     with opened(config_file) as archive:
         held = find_fileset(archive, name)
         manifest, lines = held.manifest, LineWriter()
-        ingests = ingests_of(archive.catalogue, held.obi.id)
+        ingests = [ingest for ingest in archive.catalogue.ingests() if ingest.fileset == held.obi.id]
         if as_json:
             value = msgspec.to_builtins(manifest) | {
                 "id": _id(manifest), "lost": held.obi.history.lost,

@@ -94,9 +94,8 @@ class Asker:
         agent: str,
         sender: Sender,
         helpers: list[FilesetPlatformHelper],
-        environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._config, self._agent, self._sender, self._environ = config, agent, sender, environ
+        self._config, self._agent, self._sender = config, agent, sender
         self._helpers = helpers
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._hosts: dict[str, HostTimes] = {}
@@ -133,7 +132,7 @@ class Asker:
         """Returns the header with a platform's token; empty unless the platform's helper trusts the URL."""
         if helper is None or not helper.config.token or not helper.trusts(url):
             return {}
-        token = self._environ.get(helper.config.token, "").strip()
+        token = os.environ.get(helper.config.token, "").strip()
         if not token or not (token.isascii() and token.isprintable()):
             return {}
         name, value = helper.secret_header

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.ledger import Ledger
 from archec.archive.opening import Archive
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
@@ -26,7 +25,6 @@ from archec.fileset.platforms.base import (
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.records import Body
 from archec.fileset.strategy_choice import StrategyPolicy
-from archec.store.writer import Writer
 
 
 class IngestOptions(Struct, frozen=True, omit_defaults=True):
@@ -52,24 +50,17 @@ class IngestOptions(Struct, frozen=True, omit_defaults=True):
         value: dict[str, Any] = msgspec.to_builtins(self)
         return value
 
-    @classmethod
-    def of(cls, value: Mapping[str, Any]) -> IngestOptions:
-        """Builds options from a journal record."""
-        return msgspec.convert(value, cls)
-
 
 @dataclass(slots=True)
 class Work:
-    """The objects that an ingest works with. In a dry run ``commits`` drops everything, and ``writer``, ``ledger`` and
-    ``downloader`` are None. ``items`` is None if uploads are not configured. ``kept`` is called for every body that is
+    """The objects that an ingest works with. In a dry run ``commits`` drops everything, and ``downloader`` is None.
+    ``items`` is None if uploads are not configured. ``kept`` is called for every body that is
     kept. ``refused`` has the ids and sha256 of bodies that were not stored because other bytes are held in their place.
     """
 
     archive: Archive
     run: int
     commits: Commits
-    writer: Writer | None
-    ledger: Ledger | None
     asker: Asker
     downloader: Downloader | None
     registry: Registry

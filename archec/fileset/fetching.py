@@ -52,8 +52,8 @@ async def fetch_all(
         for number in queue:
             files[number] = await fetch_one(work, helper, files[number], urls[number], room)
             work.commits.tick()
-            if work.ledger is not None and not work.commits.uncommitted:
-                work.ledger.committed(work.run)
+            if work.downloader is not None and not work.commits.uncommitted:
+                work.downloader.ledger.committed(work.run)
 
     fetch = work.archive.config.fetch
     most = min(fetch.concurrency, max(fetch.per_host, _IN_PROGRESS), len(files))
@@ -84,7 +84,7 @@ async def fetch_one(
     work: Work, helper: FilesetPlatformHelper | None, file: FilesetManifestFile, url: str, room: Room
 ) -> FilesetManifestFile:
     """Fetches one file unless its bytes are held. Returns its row with what was found, or with why it failed."""
-    if work.downloader is None or work.ledger is None:
+    if work.downloader is None:
         return file
     try:
         obi = normalise_url(file.platform_url or "")
@@ -99,7 +99,7 @@ async def fetch_one(
             item, tist = file_item(known, obi, held, work.run)
             work.commits.add(item)
             work.kept(item, held)
-            work.ledger.over([obi])
+            work.downloader.ledger.over([obi])
             return _whole_file(file, held, tist, Status.EXISTS)
     if helper is not None and not helper.is_documented and not await work.asker.allowed(url):
         return _failed(file, Status.ROBOTS, "robots.txt does not allow it")

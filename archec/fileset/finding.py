@@ -91,7 +91,7 @@ async def _ask(work: Work, questions: Any, found: Found, helper: FilesetPlatform
             answer = await work.asker.answer(question, helper)
             if question.page and found.landing is None and answer.status == 200 and _is_page(answer):
                 found.landing = answer
-            elif work.writer is not None:
+            elif work.downloader is not None:
                 found.answers.append(replace(answer, body=public_body(answer.body)))
             question = questions.send(answer)
     except StopIteration as done:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
+import msgspec
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.context import Found, IngestOptions, Work
+from archec.fileset.download import Downloader
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.lookup import held_version, read_manifest
 from archec.fileset.manifest import is_whole, with_safe_paths
@@ -25,10 +27,9 @@ from archec.fileset.status import (
     PlatformRestrictedError,
     Status,
 )
-from archec.fileset.strategies import fileset_of, helper_for
+from archec.fileset.strategies import helper_for
 from archec.fileset.strategy_choice import choose_strategy, too_much
 from archec.fileset.summary import finish
-from archec.store.writer import Writer
 from archec.units import counted
 
 
@@ -37,7 +38,7 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
     catalogue are raised."""
     found, due, has_page = Found(), 0, True
     if request.options:
-        work = dataclasses.replace(work, options=IngestOptions.of(request.options))
+        work = dataclasses.replace(work, options=msgspec.convert(request.options, IngestOptions))
     try:
         await find_item(work, request, found)
         status, message = await _process(work, found)
@@ -50,7 +51,7 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
         status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)
         due = problem.due
         found.withdrawn = _note_gone(work, found, problem)
-    if found.helper is not None and found.landing is None and has_page and not found.is_existing and work.writer:
+    if found.helper is not None and found.landing is None and has_page and not found.is_existing and work.downloader:
         found.landing = await landing_page(work, found)
     return finish(work, request, found, status, message, due)
 
@@ -95,7 +96,7 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
     if helper is None or (found.strategy.is_bundled and not item.web_bundle_url):
         return Status.NO_STRATEGY_HELPER, f"{item.platform_name} offers no such download"
     strategy = helper(work, found.strategy, found.helper, limits)
-    fileset = fileset_of(item)
+    fileset = item.fileset.obi
     async with work.busy.setdefault(fileset, asyncio.Lock()):
         existing = None if options.force else await strategy.check_existing(chosen)
         if existing is not None:
@@ -103,19 +104,19 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
             found.state = existing.state
             found.is_existing = True
             known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
-            if work.writer is not None and known is not None and not known.history.held:
-                _keep_state(work, work.writer, found, item, fileset)  # it was withdrawn and has returned
+            if work.downloader is not None and known is not None and not known.history.held:
+                _keep_state(work, work.downloader, found, item, fileset)  # it was withdrawn and has returned
             return Status(existing.status), existing.message
-        if options.dry_run or work.writer is None:
+        if work.downloader is None:
             return Status.NOT_PROCESSED, "dry run"
         done = await strategy.process(chosen)
         found.take(done)
         if any(map(is_whole, found.files)):
-            _keep_state(work, work.writer, found, item, fileset)
+            _keep_state(work, work.downloader, found, item, fileset)
         return Status(done.status), done.message
 
 
-def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformItem, fileset: str) -> None:
+def _keep_state(work: Work, downloader: Downloader, found: Found, item: FilesetPlatformItem, fileset: str) -> None:
     known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
     files = _settled(work, known, found.files)
     is_part = bool(work.options.include or work.options.exclude) and found.bundle is None
@@ -131,7 +132,7 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
     taken: set[int] = set()
     while not taken or (fileset, found.state) in work.refused:
         when = tist_for(history, work.run, newer, item.published, taken)
-        items, found.state = state_items(known, manifest, when, work.run, writer)
+        items, found.state = state_items(known, manifest, when, work.run, downloader.writer)
         work.refused.discard((fileset, found.state))
         taken.add(when)  # bytes of a former state may be held there
         for one in items:
@@ -142,8 +143,7 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
         for one in noted_again(known, when, work.run):
             work.commits.add(one)
         work.commits.commit()
-    if work.ledger is not None:
-        work.ledger.committed(work.run)
+    downloader.ledger.committed(work.run)
 
 
 def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:

@@ -188,11 +188,6 @@ def is_selection(ingest: Ingest) -> bool:
     return bool({"include", "exclude"} & ingest.options.keys()) and not ingest.web_bundle_url
 
 
-def ingests_of(catalogue: Catalogue, fileset: str) -> list[Ingest]:
-    """The ingests that resulted in a fileset, ordered by base URL."""
-    return [ingest for ingest in catalogue.ingests() if ingest.fileset == fileset]
-
-
 class FileFinding(NamedTuple):
     """What is wrong with a file of a fileset."""
 

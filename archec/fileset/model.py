@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from archec.catalogue.model import FilesetManifestFile as FilesetManifestFile
+from archec.ids import FilesetId
 
 
 class IngestStrategy(str, Enum):
@@ -87,6 +88,12 @@ class FilesetPlatformItem(Struct, frozen=True, kw_only=True):
     bundle_only: bool = False
     cite_as: str = ""
     work_doi: str = ""
+
+    @property
+    def fileset(self) -> FilesetId:
+        """The id of the fileset, with this version."""
+        work = self.work_id or self.platform_id or "-"
+        return FilesetId(self.platform_name, self.platform_domain or "-", work, self.version)
 
     @property
     def file_count(self) -> int:

@@ -218,8 +218,8 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
 
         async def ingest_all() -> None:
             async with _work(archive, run, committer, given.options) as work:
-                work.writer, work.ledger, work.kept, work.refused = committer.store, ledger, kept, refused
-                work.downloader = Downloader(work.asker, work.writer, ledger, run, threads, config.fetch, counter)
+                work.kept, work.refused = kept, refused
+                work.downloader = Downloader(work.asker, committer.store, ledger, run, threads, config.fetch, counter)
                 try:
                     await _all(work, given)
                 finally:
@@ -259,7 +259,7 @@ async def _work(archive: Archive, run: int, commits: Commits, options: IngestOpt
         if (keys := keys_of(os.environ)) is not None:
             client = await stack.enter_async_context(open_client(Policy.of(config.fetch, config.agent, "upload")))
             items = Items(own, config.fetch, client, keys)
-        yield Work(archive, run, commits, None, None, asker, None, registry, policy, options, items)
+        yield Work(archive, run, commits, asker, None, registry, policy, options, items)
 
 
 async def _dry(archive: Archive, given: _Given) -> None:

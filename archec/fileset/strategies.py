@@ -22,7 +22,6 @@ from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
 from archec.fileset.redaction import public_files, public_url
 from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed, overall
 from archec.fileset.strategy_choice import StrategyPolicy
-from archec.ids import FilesetId
 from archec.units import counted
 
 
@@ -51,7 +50,7 @@ class FilesetIngestStrategy:
         """Returns the last noted state of this version, if it has these files. ``files`` None: the last one with a
         bundle, if all its files are held."""
         archive = self.work.archive
-        fileset = fileset_of(item)
+        fileset = item.fileset.obi
         known = archive.catalogue.obis("fileset", [fileset]).get(fileset)
         held = None if known is None else held_version(archive, known, item, bundled=files is None)
         if held is None:
@@ -246,12 +245,6 @@ HELPERS: Sequence[type[FilesetIngestStrategy]] = (WebStrategy, WebBundledStrateg
 def helper_for(strategy: IngestStrategy) -> type[FilesetIngestStrategy] | None:
     """The class that implements a strategy; None if there is none."""
     return next((cls for cls in HELPERS if strategy in cls.handles), None)
-
-
-def fileset_of(item: FilesetPlatformItem) -> str:
-    """The id of the fileset of which a data set is a version."""
-    work = item.work_id or item.platform_id or "-"
-    return FilesetId(item.platform_name, item.platform_domain or "-", work).obi
 
 
 def _first_failure(files: Sequence[FilesetManifestFile]) -> str:

@@ -25,7 +25,7 @@ from archec.fileset.records import Body, manifest_of, unkept_items
 from archec.fileset.redaction import public_body, public_text, public_url
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import FilesetProblem, Status
-from archec.ids import FilesetId, normalise_url
+from archec.ids import normalise_url
 from archec.text.sniff import sniff
 from archec.tist import MAX_TIST, iso
 from archec.warc.cdxj import timestamp
@@ -37,7 +37,7 @@ Kept = tuple[str, int, Body]
 def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
     """Stores a response, which contains no secrets, as a fobi. Returns None in a dry run, and if its URL cannot be an
     id."""
-    if work.writer is None:
+    if work.downloader is None:
         return None
     try:
         obi = normalise_url(public_url(answer.url))
@@ -45,7 +45,7 @@ def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
         return None
     digests, data = Digests(sha1=True), answer.body
     digests.update(data)
-    stored = work.writer.put(work.run, obi, data)
+    stored = work.downloader.writer.put(work.run, obi, data)
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
     headers = tuple((name, public_text(value)[:1024]) for name, value in answer.headers.items() if name in _KEPT)
     kind = sniff(data[:4096], answer.headers.get("content-type", ""))
@@ -78,11 +78,10 @@ def finish(
         others = (one for one in work.archive.catalogue.ingests() if one.state == found.state and one.landing)
         before = next(others, before)
     landing_id = landing[0] if landing is not None else before.landing if is_existing and before is not None else ""
-    name, domain, platform_id = _name(found), found.domain, found.platform_id
-    fileset = ""
+    name, domain, platform_id = found.helper.name if found.helper is not None else None, found.domain, found.platform_id
     if item is not None:
         name, domain, platform_id = item.platform_name, item.platform_domain, item.platform_id
-        fileset = FilesetId(name, domain or "-", item.work_id or platform_id or "-").obi
+    fileset = item.fileset.obi if item is not None else ""
     counted = found.files if found.files or item is None else item.manifest or []
     sizes = [file.size for file in counted if file.size is not None]
     size = sum(sizes) if sizes or not counted else None
@@ -102,7 +101,7 @@ def finish(
         archiveorg_bundle_path=(done.bundle_archiveorg_path or "") if done is not None else "", landing=landing_id,
         web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
         web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
-        answers=_ids(answers, before),
+        answers=tuple(answer[0] for answer in answers) if answers is not None else before.answers if before else (),
         message=public_text(message)[:1000], due=due, cite_as=item.cite_as if item is not None else "",
         dois=_dois(item, before, fileset if found.state else ""), options=replace(work.options, force=False).as_value(),
     )  # fmt: skip
@@ -124,8 +123,7 @@ def finish(
         ingest_strategy=strategy or None, ingest_strategy_preferred=preferred or None,
         archiveorg_item_name=done.archiveorg_item_name if done is not None else None,
         file_count=len(counted) if is_counted else None, total_size=size if is_counted else None,
-        fileset=str(FilesetId(name or "-", domain or "-", item.work_id or platform_id or "-", item.version))
-        if item is not None and found.state else found.withdrawn or None,
+        fileset=str(item.fileset) if item is not None and found.state else found.withdrawn or None,
         due=iso(due) if due else None,
     )  # fmt: skip
     page = _landing(work, found, landing, landing_id)
@@ -173,10 +171,6 @@ def _note_files(work: Work, found: Found, fileset: str) -> str:
         for one in items:
             work.commits.add(one)
     return sha256
-
-
-def _name(found: Found) -> str | None:
-    return found.helper.name if found.helper is not None else None
 
 
 def _given(request: IngestRequest) -> Any:
@@ -271,13 +265,6 @@ def failure(request: IngestRequest | None, line: str, problem: ArchecError) -> I
     kind = request.ingest_type if request is not None else None
     message = public_text(str(problem))
     return IngestResult(hit=False, status=status.value, message=message, request=given, ingest_type=kind)
-
-
-def _ids(answers: list[Kept] | None, before: Ingest | None) -> tuple[str, ...]:
-    """The fobis of the platform's responses: those in ``answers``, or those of the ingest ``before`` if it is None."""
-    if answers is not None:
-        return tuple(answer[0] for answer in answers)
-    return before.answers if before is not None else ()
 
 
 _BIBLIO = {

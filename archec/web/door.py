@@ -34,7 +34,6 @@ from httpx import Client as BlockingClient
 
 from archec.web.connect import named, origin_url
 from archec.web.faults import EXPECTED, Denied, TooLarge, fault_of
-from archec.web.guard import Resolver
 from archec.web.headers import unpack
 from archec.web.policy import Deny, Policy, Tuning
 from archec.web.transport import transports
@@ -66,14 +65,14 @@ _NORMAL = re.compile(r"(https?://[a-z0-9.-]+(?::\d+)?)(/(?:[\w.~!$&()*+,;=:@/?-]
 _NO_BODY = httpx.ByteStream(b"")
 
 
-def open_client(policy: Policy, *, resolver: Resolver | None = None, tuning: Tuning | None = None) -> Client:
+def open_client(policy: Policy, *, tuning: Tuning | None = None) -> Client:
     """Returns a client for ``async with``. It may be used for many requests at once."""
-    return Client(transport=_Bounded(policy, resolver, tuning or Tuning()), **_settings(policy))
+    return Client(transport=_Bounded(policy, tuning or Tuning()), **_settings(policy))
 
 
-def open_blocking_client(policy: Policy, *, resolver: Resolver | None = None) -> BlockingClient:
+def open_blocking_client(policy: Policy) -> BlockingClient:
     """The same for code without an event loop, for ``with`` and a single thread. Request bodies must be in memory."""
-    return BlockingClient(transport=_Blocking(policy, resolver), **_settings(policy))
+    return BlockingClient(transport=_Blocking(policy), **_settings(policy))
 
 
 class Sender:
@@ -81,7 +80,7 @@ class Sender:
 
     def __init__(self, policy: Policy) -> None:
         settings = _settings(policy)
-        self._transport = _Bounded(policy, None, Tuning())
+        self._transport = _Bounded(policy, Tuning())
         self._headers = httpx.Headers(settings["headers"])
         self._timeout = {"timeout": settings["timeout"].as_dict()}
 
@@ -166,11 +165,11 @@ def _settings(policy: Policy) -> dict[str, Any]:
 class _Bounded(httpx.AsyncBaseTransport):
     """The transports with the limits of a policy."""
 
-    def __init__(self, policy: Policy, resolver: Resolver | None, tuning: Tuning) -> None:
+    def __init__(self, policy: Policy, tuning: Tuning) -> None:
         self._policy = policy
         self._deny = Deny(policy.deny)
         self._grace = tuning.rate_grace
-        self._carriers = transports(policy, tuning, _CONCURRENCY, resolver)
+        self._carriers = transports(policy, tuning, _CONCURRENCY)
 
     async def handle_async_request(self, request: Request) -> Response:
         """See ``DirectTransport``."""
@@ -234,9 +233,9 @@ class _BoundedBody(httpx.AsyncByteStream):
 class _Blocking(httpx.BaseTransport):
     """The same for blocking code: runs it in an event loop of its own."""
 
-    def __init__(self, policy: Policy, resolver: Resolver | None) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._loop = asyncio.new_event_loop()
-        self._door = _Bounded(policy, resolver, Tuning())
+        self._door = _Bounded(policy, Tuning())
 
     def handle_request(self, request: Request) -> Response:
         """See ``DirectTransport``."""

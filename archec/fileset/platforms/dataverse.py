@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from urllib.parse import urljoin
 
-from archec.config.platforms import PlatformConfig
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
@@ -52,15 +51,6 @@ class DataverseHelper(FilesetPlatformHelper):
     pattern = re.compile(r"/(?:dataset|file|citation)(?:\.xhtml)?/?$")
     collections = re.compile(r"/dataverse/([^/]+)/?$")
     pages = ("/dataset.xhtml?persistentId={work}", "/dataset.xhtml?persistentId={work}&version={version}")
-
-    def __init__(
-        self,
-        config: PlatformConfig | None = None,
-        ask: Callable[[Question], PlatformAnswer] | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(config, ask)
-        self._clock = clock
 
     def serves(self, url: str) -> bool:
         """As the base class; also any host if the URL has a persistent id."""
@@ -127,7 +117,7 @@ class DataverseHelper(FilesetPlatformHelper):
             return self._item(url, base, known, version, rows)
 
     def _item(self, url: str, base: str, known: str, version: Field, rows: Field) -> FilesetPlatformItem:
-        now = int(self._clock())
+        now = int(time.time())
         manifest = [_file(row, base, now) for row in rows.items()]
         closed = [file for file in manifest if file.status == Status.PLATFORM_RESTRICTED]
         if manifest and len(closed) == len(manifest):
