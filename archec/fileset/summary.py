@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -30,19 +30,16 @@ from archec.text.sniff import sniff
 from archec.tist import MAX_TIST, iso
 from archec.warc.cdxj import timestamp
 
-Kept = tuple[str, int, Body]
-"""A stored response: its id, the tist of its state, and its body."""
 
-
-def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
-    """Stores a response, which contains no secrets, as a fobi. Returns None in a dry run, and if its URL cannot be an
-    id."""
+def _keep_answer(work: Work, answer: PlatformAnswer) -> str:
+    """Stores a response, which contains no secrets, as a fobi. Returns its id; empty in a dry run, and if its URL
+    cannot be an id."""
     if work.downloader is None:
-        return None
+        return ""
     try:
         obi = normalise_url(public_url(answer.url))
     except BadName:
-        return None
+        return ""
     digests, data = Digests(sha1=True), answer.body
     digests.update(data)
     stored = work.downloader.writer.put(work.run, obi, data)
@@ -50,13 +47,13 @@ def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
     headers = tuple((name, public_text(value)[:1024]) for name, value in answer.headers.items() if name in _KEPT)
     kind = sniff(data[:4096], answer.headers.get("content-type", ""))
     body = Body(digests, kind, answer.status, headers, "", stored.temp)
-    item, tist = received_item(work, known, obi, body)
+    item, _ = received_item(work, known, obi, body)
     if item.placement is None:
         work.commits.discard(stored.temp)
     work.commits.add(item)
     work.commits.commit()
     work.kept(item, body)
-    return obi, tist, body
+    return obi
 
 
 _KEPT = frozenset({"content-type", "content-length", "date", "etag", "last-modified", "server"})
@@ -67,17 +64,19 @@ def finish(
 ) -> IngestResult:
     """Stores the responses and the record of an ingest, and returns its result. A dry run stores nothing."""
     item, done, is_existing = found.item, found.done, found.is_existing
-    landing = answers = None
+    landing, answers = "", None
     if found.landing is not None:
         found.landing = replace(found.landing, body=public_body(found.landing.body))
     if not work.options.dry_run and not is_existing:
-        landing = _keep_answer(work, found.landing) if found.landing is not None else None
-        answers = [kept for answer in found.answers if (kept := _keep_answer(work, answer)) is not None]
+        landing = _keep_answer(work, found.landing) if found.landing is not None else ""
+        answers = tuple(kept for answer in found.answers if (kept := _keep_answer(work, answer)))
     before = work.archive.catalogue.ingest(request.ingest_type, _public(request.base_url))
     if is_existing and (before is None or not before.landing):
         others = (one for one in work.archive.catalogue.ingests() if one.state == found.state and one.landing)
         before = next(others, before)
-    landing_id = landing[0] if landing is not None else before.landing if is_existing and before is not None else ""
+    page_url = public_url(found.landing.url) if landing and found.landing is not None else None
+    if is_existing and before is not None:
+        landing = before.landing
     name, domain, platform_id = found.helper.name if found.helper is not None else None, found.domain, found.platform_id
     if item is not None:
         name, domain, platform_id = item.platform_name, item.platform_domain, item.platform_id
@@ -98,10 +97,10 @@ def finish(
         fileset=fileset if found.state else "", state=state,
         file_count=len(counted) if is_counted else None, total_size=size if is_counted else None,
         archiveorg_item_name=(done.archiveorg_item_name or "") if done is not None else "",
-        archiveorg_bundle_path=(done.bundle_archiveorg_path or "") if done is not None else "", landing=landing_id,
+        archiveorg_bundle_path=(done.bundle_archiveorg_path or "") if done is not None else "", landing=landing,
         web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
         web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
-        answers=tuple(answer[0] for answer in answers) if answers is not None else before.answers if before else (),
+        answers=answers if answers is not None else before.answers if before is not None else (),
         message=public_text(message)[:1000], due=due, cite_as=item.cite_as if item is not None else "",
         dois=_dois(item, before, fileset if found.state else ""), options=replace(work.options, force=False).as_value(),
     )  # fmt: skip
@@ -126,12 +125,12 @@ def finish(
         fileset=str(item.fileset) if item is not None and found.state else found.withdrawn or None,
         due=iso(due) if due else None,
     )  # fmt: skip
-    page = _landing(work, found, landing, landing_id)
+    page = _landing(work, landing, page_url)
     if page is not None:
-        capture = capture_of(work.archive.catalogue, page.file, work.run, page.status)
+        capture, body = page
         result.terminal, result.file_meta = capture.terminal, capture.file_meta
         result.cdx, result.revisit_cdx = capture.cdx, capture.revisit_cdx
-        result.html_biblio = html_biblio(page.body)
+        result.html_biblio = html_biblio(body)
     elif found.landing is not None:
         result.html_biblio = html_biblio(found.landing.body)
     if done is not None and done.file_file_meta is not None:
@@ -205,24 +204,9 @@ def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile], *, is
     return later if status.is_hit or is_held else 0
 
 
-class _LandingPage(NamedTuple):
-    """A held landing page, and the HTTP status with which it was served."""
-
-    file: FilesetManifestFile
-    status: int
-    body: bytes
-
-
-def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> _LandingPage | None:
-    """The landing page, from this ingest or as it is held; None if there is none."""
-    if kept is not None and found.landing is not None:
-        url, tist, body = kept
-        digests = body.digests
-        file = FilesetManifestFile(
-            "", digests.size, digests.md5, digests.sha1, digests.sha256, body.mimetype, platform_url=url,
-            terminal_url=public_url(found.landing.url), terminal_dt=timestamp(tist),
-        )  # fmt: skip
-        return _LandingPage(file, body.status, found.landing.body)
+def _landing(work: Work, obi: str, url: str | None) -> tuple[FilesetFile, bytes] | None:
+    """What the result says about the landing page that is held as ``obi`` and was received from ``url``, and its body;
+    None if there is none, or if it is damaged."""
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi) if obi else None
     version = known.version_at(MAX_TIST) if known is not None else None
     if known is None or version is None:
@@ -234,13 +218,15 @@ def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> _LandingP
         return None
     digests = Digests(sha1=True)
     digests.update(data)
+    if digests.sha256 != version.sha256:
+        return None
     tist = known.history.last or 0
     note = known.notes.get(tist)
     file = FilesetManifestFile(
-        "", version.size, version.md5, digests.sha1, version.sha256, version.type, platform_url=obi,
+        "", version.size, version.md5, digests.sha1, version.sha256, version.type, platform_url=obi, terminal_url=url,
         terminal_dt=timestamp(tist),
     )  # fmt: skip
-    return _LandingPage(file, note.status if note is not None else 200, data)
+    return capture_of(work.archive.catalogue, file, work.run, note.status if note is not None else 200), data
 
 
 def file_result(result: IngestResult) -> IngestResult | None:

@@ -128,6 +128,12 @@ def test_a_second_time_the_platform_is_asked_once_and_nothing_is_fetched(
     assert filesets.asked() == ["/api/records/7"]
     assert [file.sha256 for file in again.manifest or ()] == [file.sha256 for file in first.manifest or ()]
     assert (again.terminal, again.html_biblio) == (first.terminal, first.html_biblio)
+    with filesets.archive() as archive:
+        (page,) = (path for path in archive.layout.root.rglob("*records%2F7") if "api" not in path.name)
+    page.chmod(0o600)
+    page.write_bytes(page.read_bytes().replace(b"Prices", b"Pricks"))
+    (damaged,) = filesets.ingest(url)
+    assert (damaged.status, damaged.terminal, damaged.html_biblio) == ("success-existing", None, None)
     assert again.fileset == first.fileset
     (forced,) = filesets.ingest(url, force=True)
     assert forced.status == "success"
