@@ -16,7 +16,16 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.config import DEFAULT_FILE, Config, load
 from archec.digest import Digests
-from archec.errors import BadName, CatalogueError, CatalogueGone, Exit, NotHeld, UsageError
+from archec.errors import (
+    BadName,
+    CatalogueError,
+    CatalogueGone,
+    CorruptArchive,
+    Exit,
+    NotHeld,
+    StorageFailed,
+    UsageError,
+)
 from archec.export.units import Selection, units
 from archec.store.durable import storage_errors, user_name
 from archec.terminal.output import note
@@ -139,7 +148,7 @@ def opened(config: Config | Path | None) -> Iterator[Archive]:
             behind = archive.was_left_behind()
         except CatalogueGone:
             raise
-        except CatalogueError as error:  # the data that the command needs may be intact
+        except (CatalogueError, CorruptArchive, StorageFailed) as error:  # the data may be intact
             note(f"warning: {error}")
             behind = False
         if behind:

@@ -262,7 +262,7 @@ def _inflate_module() -> ModuleType:
 
 _FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[Raw], Iterator[bytes]]], ...] = (
     (re.compile(_GZIP + b"\x08.{7}", re.S), _gunzip),
-    (re.compile(re.escape(_ZSTD)), _unzstd),
+    (re.compile(re.escape(_ZSTD) + rb"|[\x50-\x5f]\x2a\x4d\x18"), _unzstd),  # pzstd begins with a skippable frame
     (re.compile(_XZ), _streams(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz", _XZ)),
     (re.compile(_BZIP2 + b"[1-9]1AY&SY"), _streams(bz2.BZ2Decompressor, "bzip2", _BZIP2)),
 )

@@ -159,6 +159,19 @@ def test_reading_commands_warn_of_a_catalogue_that_is_behind_and_read_on(config:
     assert archec_inline(config, "history", "RePEc:aaa:sss:1").err == ""
 
 
+def test_reading_commands_warn_of_a_journal_that_is_none_and_read_on(config: Config, folder: Path) -> None:
+    tarball = many(folder / "RePEc_2001-01-01.tar", 3)
+    done = archec_cli(config, "gather", "-f", tarball, "--no-fetch", env=killed_at("catalogue.after-write:2"))
+    assert done.code == -signal.SIGKILL
+    (journal,) = config.store_path.glob("runs/*.jsonl")
+    journal.unlink()
+    journal.mkdir()
+    for command in ("history RePEc:aaa:sss:1", "get RePEc:aaa:sss:1", "dump", "lost", "changes", "coverage"):
+        done = archec_inline(config, *command.split())
+        assert (done.code, f"{journal.name}: is not a file" in done.err) == (0, True), (command, done)
+    assert archec_inline(config, "check").code == 6
+
+
 def test_what_a_run_noted_is_found_though_its_tist_is_ahead_of_the_clock(config: Config, folder: Path) -> None:
     """Several runs begin within one second: their tists grow all the same, and so do the stamps."""
     runs = [run(config, many(folder / f"RePEc_2001-01-0{n}.tar", n)).run for n in range(1, 6)]

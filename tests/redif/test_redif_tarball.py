@@ -111,6 +111,9 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
     "gz-two-streams": lambda data: gzip.compress(data[:700]) + gzip.compress(data[700:]) + b"\0" * 50,
     "zst": zstandard.compress,
     "zst-two-frames": lambda data: zstandard.compress(data[:700]) + zstandard.compress(data[700:]),
+    "zst-of-pzstd": lambda data: (
+        b"P*M\x18\4\0\0\0\x20\0\0\0" + zstandard.ZstdCompressor(write_checksum=True).compress(data)
+    ),
     "xz": lzma.compress,
     "xz-two-streams": lambda data: lzma.compress(data[:700]) + lzma.compress(data[700:]),
     "bz2": bz2.compress,
