@@ -36,8 +36,9 @@ def state(obi: Obi, tist: int, sha256: str) -> Observation:
     if note is None:
         return Observation(_kind(obi.id, ""), obi.id, tist, tist, sha256, size, kind)
     own = _kind(obi.id, note.target)
-    headers = tuple(header for header in note.headers if header[0] != TLS_FIELD)
-    tls = dict(note.headers).get(TLS_FIELD, "")
+    headers, tls = note.headers, next((value for name, value in note.headers if name == TLS_FIELD), "")
+    if tls:
+        headers = tuple(header for header in headers if header[0] != TLS_FIELD)
     return Observation(
         own, obi.id, tist, tist, sha256, size, kind, note.status, headers, note.target, at=at, tls=tls
     )
