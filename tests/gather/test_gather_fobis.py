@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -424,17 +425,16 @@ def test_304_that_nobody_asked_for(config: Config, site: Site) -> None:
 # -- hosts --------------------------------------------------------------------------------------------
 
 
+def recovering(faults: int) -> Callable[[int], Answer]:
+    """The behaviour of a host that has this number of faults, and then is well."""
+    left = iter([page("sick", 500)] * faults)
+    return lambda before: next(left, pdf("well"))
+
+
 def test_a_host_that_is_given_up_gets_a_second_chance(config: Config, site: Site) -> None:
     """Five faults in a row, then all is well: one run visits everything that was put off."""
     config = change(config, {"fetch.host_failures": 5, "fetch.per_host": 1})
-    sick = {"left": 5}
-
-    def answer(before: int) -> Answer:
-        if sick["left"]:
-            sick["left"] -= 1
-            return page("sick", 500)
-        return pdf("well")
-
+    answer = recovering(5)
     for n in range(30):
         site[f"/{n}"] = answer
     write_papers(config, [site.url(f"/{n}") for n in range(30)])
@@ -449,14 +449,7 @@ def test_a_second_chance_for_a_target_behind_redirects(config: Config) -> None:
     """The one who redirects is well, the host of the targets is given up and recovers."""
     with Site() as good, Site("127.0.0.2") as bad:
         config = change(config, {"fetch.host_failures": 3, "fetch.per_host": 1})
-        sick = {"left": 3}
-
-        def answer(before: int) -> Answer:
-            if sick["left"]:
-                sick["left"] -= 1
-                return page("sick", 500)
-            return pdf("well")
-
+        answer = recovering(3)
         for n in range(12):
             good[f"/{n}"] = moved(bad.url(f"/{n}"))
             bad[f"/{n}"] = answer
