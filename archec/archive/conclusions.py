@@ -273,8 +273,6 @@ def _outcome(
     if claim is not None:
         if claim.state == after.state:
             return "seen", ""
-        return (after.why.word, after.why.by) if after.why is not None else ("conflict", "")
-    entry = history.entry_at(data_set.tist)
-    if entry is None or entry[1] is None:
-        return ("lost", "") if entry is not None and entry[0] == data_set.tist else ("absent", "")
+    elif history.at(data_set.tist) is None:
+        return ("lost" if data_set.tist in history.tists else "absent"), ""
     return (after.why.word, after.why.by) if after.why is not None else ("conflict", "")

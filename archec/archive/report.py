@@ -149,11 +149,9 @@ class Hosts:
 
     def visited(self, host: str, outcome: str, times: int = 1) -> None:
         """Adds visits to files of this host; a negative number subtracts visits."""
-        found = self._outcomes.get(host)
-        if found is None:
-            if len(self._outcomes) >= _MOST_HOSTS:
-                return
-            found = self._outcomes[host] = Counter()
+        if host not in self._outcomes and len(self._outcomes) >= _MOST_HOSTS:
+            return
+        found = self._outcomes.setdefault(host, Counter())
         found[outcome] += times
         if not found[outcome]:
             del found[outcome]

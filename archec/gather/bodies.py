@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
@@ -58,11 +58,10 @@ class Bodies:
         """
         if not self._resumed or not os.path.lexists(self._path(self._layout.path(self._run, hop.url))):
             return None
-        try:
+        with suppress(NotHeld, CorruptArchive):
             found = digest(self._layout, self._run, hop.url)
-        except (NotHeld, CorruptArchive):
-            return None
-        return hop._replace(md5=found.md5, sha256=found.sha256, size=found.size, temp="")
+            return hop._replace(md5=found.md5, sha256=found.sha256, size=found.size, temp="")
+        return None
 
     def left(self, hop: Hop) -> Hop | None:
         """The hop of a killed run, if its body, temporary or stored, is complete; None otherwise."""
@@ -133,9 +132,7 @@ class Received:
     def __enter__(self) -> Received:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with storage_errors(self._path):
             self._file.close()
             self._path.unlink(missing_ok=True)
@@ -167,11 +164,8 @@ def received(work: Path, run: int) -> list[Hop]:
     is skipped."""
     last: dict[str, Hop] = {}
     inbox = Inbox()
-    try:
-        with received_path(work, run).open("rb") as file:
-            while data := file.read(_CHUNK):
-                for message in inbox.feed(data):
-                    last.update((hop.url, hop) for _, hop in _decoder.decode(message).items)
-    except (OSError, Nonsense, ValueError, RecursionError):
-        pass
+    with suppress(OSError, Nonsense, ValueError, RecursionError), received_path(work, run).open("rb") as file:
+        while data := file.read(_CHUNK):
+            for message in inbox.feed(data):
+                last.update((hop.url, hop) for _, hop in _decoder.decode(message).items)
     return list(last.values())

@@ -26,10 +26,11 @@ from archec.gather.bodies import received
 from archec.gather.clock import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
+from archec.gather.file_passes import FilePasses
 from archec.gather.options import Options
-from archec.gather.phases import Phases
 from archec.gather.plan import due_files, refusals
 from archec.gather.spool import Spool
+from archec.gather.template_phase import TemplatePhase
 from archec.gather.visits import run_time
 from archec.progress import SILENT, Meter
 from archec.redif.files import Source
@@ -147,7 +148,7 @@ def _run(
                 if memory is not None:
                     stack.enter_context(memory)
             source = stack.enter_context(_source(config, chosen, options, memory))
-        phases, committer = stack.enter_context(_phases(archive, report, meter, options, memory))
+        files, committer = stack.enter_context(_files(archive, report, meter, options))
         if not report.resumed:
             _announce(committer, report, options, chosen)
         else:  # the time and the requests of a resumed run are counted from zero again
@@ -157,10 +158,11 @@ def _run(
         try:
             if source is not None:
                 committer.pace(*_TEMPLATES)
-                phases.read_templates(chosen, source, dated=partial(_announce, committer, report, options))
+                phase = TemplatePhase(archive, committer, files.spool, report, meter, options, memory, chosen)
+                phase.run(source, dated=partial(_announce, committer, report, options))
             report.state = "held-back" if report.held_back else "done"
             if options.fetch:
-                report.state = phases.visit_files() or ("held-back" if report.held_back else "done")
+                report.state = files.visit() or ("held-back" if report.held_back else "done")
             report.message = _SENTENCES.get(report.state, "")
         except DamagedDataSet as error:
             report.state, report.message = "damaged", str(error)
@@ -175,13 +177,14 @@ def _run(
 
 
 @contextmanager
-def _phases(
-    archive: Archive, report: Report, meter: Meter, options: Options, memory: DirectoryMemory | None = None
-) -> Iterator[tuple[Phases, Committer]]:
+def _files(
+    archive: Archive, report: Report, meter: Meter, options: Options
+) -> Iterator[tuple[FilePasses, Committer]]:
+    """The passes over the files of a run, and its committer."""
     with committing(archive, report.run) as committer, Spool(archive.work / str(report.run)) as spool:
         committer.on_refused = partial(_refused, report)
         at = run_time(report.run, time.time())
-        yield Phases(archive, committer, spool, report, meter, options, at, memory), committer
+        yield FilePasses(archive, committer, spool, report, meter, options, at), committer
 
 
 def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> Source:
@@ -203,8 +206,8 @@ def _taken_up(archive: Archive, options: Options, last: LastRun | None) -> LastR
         return last
     report = recounted(last, last.start)
     report.resumed = True
-    with _phases(archive, report, SILENT, options) as (phases, committer):
-        phases.take_up(hops)
+    with _files(archive, report, SILENT, options) as (files, committer):
+        files.take_up(hops)
         if last.state != "running":
             report.state, report.message = last.state, str(last.report.get("message", ""))
             committer.note(RunEnd(run, report.state, report.as_value()))
@@ -265,9 +268,9 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
         archive = Archive(config, layout, catalogue)
         at = run_time(run, time.time())
         named = stack.enter_context(SortedLines(spool.folder))
-        phases = Phases(archive, _Named(named), spool, report, meter, options, at, memory)
+        phase = TemplatePhase(archive, _Named(named), spool, report, meter, options, memory, chosen, dry=True)
         try:
-            phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)
+            phase.run(source, dated=lambda chosen: None)
         except DamagedDataSet as error:
             report.state, report.message = "damaged", str(error)
         report.stored_bytes = 0

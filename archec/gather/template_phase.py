@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import BinaryIO, NamedTuple
@@ -23,7 +23,7 @@ from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.lists import ObiState
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
-from archec.gather.dataset import Chosen
+from archec.gather.dataset import Chosen, newest_member, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.holding_back import group_of, groups_to_hold_back
 from archec.gather.merging import Case, Held, Merge
@@ -72,18 +72,44 @@ class TemplatePhase:
     options: Options
     memory: DirectoryMemory | None
     chosen: Chosen
-    dry: bool
+    dry: bool = False
 
     @property
     def workers(self) -> int:
         return 1 if self.dry else self.archive.config.processes
 
-    def read(self, source: Source) -> Reading:
+    def run(self, source: Source, *, dated: Callable[[Chosen], None]) -> None:
+        """Reads the data set and merges it with the catalogue. ``dated`` receives the data set with its date if that is
+        only known after reading it. Raises an ArchecError if the run must stop."""
+        report, options, memory = self.report, self.options, self.memory
+        with report.timed("templates"):
+            before = memory.repeated(self.chosen.tist) if memory is not None and options.repeated is None else None
+            if before is not None:
+                report.restore(before)
+                report.merged = True
+                self.repeat()
+            else:
+                self._read(source, dated)
+                report.merged = True
+            if memory is not None:
+                memory.keep(report)
+
+    def _read(self, source: Source, dated: Callable[[Chosen], None]) -> None:
+        chosen, phase = self.chosen, self
         self.meter.phase("reading templates", source.size or None)
-        return read_data_set(
+        reading = read_data_set(
             source, self.spool, self.report, self.meter,
             workers=self.workers, complete=self.options.complete, memory=self.memory,
         )  # fmt: skip
+        refuse_damaged(chosen, reading, salvage=self.options.salvage)
+        refuse_nothing(chosen, self.report.files, self.archive.catalogue)
+        if not chosen.tist:
+            chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
+            refuse_retracted(chosen, self.archive.catalogue)
+            phase = replace(self, chosen=chosen)
+            self.report.data_set = chosen.tist
+            dated(chosen)
+        phase.merge(reading)
 
     def repeat(self) -> None:
         """Handles a data set that is equal to the newest one."""

@@ -146,16 +146,13 @@ class DirectoryTree(Source):
             mtime = int(status.st_mtime)
             if self.newest < mtime <= self._now:
                 self.newest = mtime
-            yield from self._count(read_file(file, status, path, self._member, self._max_file), status.st_size)
+            for item in read_file(file, status, path, self._member, self._max_file):
+                if isinstance(item, Blob) and item.part == 0:
+                    self.files += 1
+                    self.bytes_read += status.st_size
+                yield item
         finally:
             os.close(file)
-
-    def _count(self, items: Iterator[Blob | Unread], size: int) -> Iterator[Item]:
-        for item in items:
-            if isinstance(item, Blob) and item.part == 0:
-                self.files += 1
-                self.bytes_read += size
-            yield item
 
 
 def open_below(root: Path, path: str) -> int:

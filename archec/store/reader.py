@@ -195,7 +195,7 @@ def follow(directories: Directories, path: str, id: str | None) -> Chain:  # noq
     seen = {path}
     goal: str | DeadLink | None
     while True:
-        found = _look(directories, path)
+        found = look(directories, path)
         if isinstance(found, str):
             goal = _goal(layout, path, found)
         elif found is None:
@@ -246,7 +246,7 @@ def tist_of_directory(layout: Layout, directory: str) -> int:
     raise BadName(f"{directory!r} is not the directory of a tist")
 
 
-def _look(directories: Directories, path: str) -> str | os.stat_result | None:
+def look(directories: Directories, path: str) -> str | os.stat_result | None:
     """The text of a link at a relative path, the stat result of anything else, or None if there is nothing."""
     directory, _, name = path.rpartition("/")
     fd = directories.find(directory)
@@ -265,7 +265,7 @@ def _variant(directories: Directories, path: str, id: str | None) -> str | None:
         return None
     layout = directories.layout
     there = layout.path(tist_of_directory(layout, path.rpartition("/")[0]), other)
-    return there if _look(directories, there) is not None else None
+    return there if look(directories, there) is not None else None
 
 
 def _goal(layout: Layout, path: str, text: str) -> str | DeadLink:

@@ -8,7 +8,6 @@ in between leaves temporary files, or complete files that the next run adopts.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -24,7 +23,7 @@ from archec.store.durable import Data, Disk, create_temp, failure, is_temp, stor
 from archec.store.failpoints import hit
 from archec.store.interface import CommitResult, HardLink, Link, Placement, Stored
 from archec.store.layout import RUNS, Layout
-from archec.store.reader import Reader, link_text
+from archec.store.reader import Reader, link_text, look
 from archec.tist import tist_path
 
 if TYPE_CHECKING:  # slow to import, and rarely needed
@@ -238,7 +237,7 @@ class Writer(Reader):
         where = f"{self.layout.root}/{directory}/{name}"
         if self.disk.symlink(text, name, fd, where):
             return CommitResult("stored", tist, id, "")
-        if _read_link(name, fd, where) == text:
+        if look(self._directories, f"{directory}/{name}") == text:
             return CommitResult("adopted", tist, id, "")
         return CommitResult("occupied", tist, id, self._held(tist, id) or "")
 
@@ -318,16 +317,6 @@ def _temp_parts(temp: str) -> tuple[str, str]:
     if not is_temp(name):
         raise ValueError(f"{temp!r} is not a temporary file")
     return directory, name
-
-
-def _read_link(name: str, dir_fd: int, where: str) -> str | None:
-    """The text of a symbolic link; None for anything else."""
-    try:
-        return os.readlink(name, dir_fd=dir_fd)
-    except OSError as error:
-        if error.errno == errno.EINVAL:
-            return None
-        raise failure(error, where) from error
 
 
 def _implied(link: Link) -> bool:

@@ -1,28 +1,24 @@
-"""The phases of a run between the first line of its journal and its report: templates, then files."""
+"""The file phase of a run as a whole: two passes over the files that are due, then the decision on losses."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from archec.archive.commit import Commits
 from archec.archive.opening import Archive
 from archec.archive.report import NOT_ASKED, Report
 from archec.gather.bodies import Received
-from archec.gather.dataset import Chosen, newest_member, refuse_damaged, refuse_nothing, refuse_retracted
-from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.file_phase import FilePhase
 from archec.gather.holding_back import GoneFiles, undecided
 from archec.gather.host_waits import HostTable
 from archec.gather.options import Options
 from archec.gather.plan import Feeder, due_files, make_plan
 from archec.gather.spool import Spool
-from archec.gather.template_phase import TemplatePhase
 from archec.gather.visits import RunTime
 from archec.progress import Meter
-from archec.redif.files import Source
 from archec.store.writer import sweep_parts
 from archec.text.pool import TextPool
 from archec.web.pool import FetchPool
@@ -30,8 +26,8 @@ from archec.web.task import Hop
 
 
 @dataclass(frozen=True, slots=True)
-class Phases:
-    """The environment of the phases of a run; they fill ``report``."""
+class FilePasses:
+    """The environment of the file phase of a run, which fills ``report``."""
 
     archive: Archive
     committer: Commits
@@ -40,42 +36,8 @@ class Phases:
     meter: Meter
     options: Options
     at: RunTime
-    memory: DirectoryMemory | None = None
 
-    def read_templates(
-        self, chosen: Chosen, source: Source, *, dated: Callable[[Chosen], None], dry: bool = False
-    ) -> None:
-        """Reads the data set and merges it with the catalogue.
-
-        ``dated`` receives the data set with its date if that is only known after reading it. A ``dry`` run stores
-        nothing. Raises an ArchecError if the run must stop.
-        """
-        report, options, memory = self.report, self.options, self.memory
-        phase = TemplatePhase(
-            self.archive, self.committer, self.spool, report, self.meter, options, memory, chosen, dry
-        )
-        with report.timed("templates"):
-            before = memory.repeated(chosen.tist) if memory is not None and options.repeated is None else None
-            if before is not None:
-                report.restore(before)
-                report.merged = True
-                phase.repeat()
-            else:
-                reading = phase.read(source)
-                refuse_damaged(chosen, reading, salvage=options.salvage)
-                refuse_nothing(chosen, report.files, self.archive.catalogue)
-                if not chosen.tist:
-                    chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
-                    refuse_retracted(chosen, self.archive.catalogue)
-                    phase = replace(phase, chosen=chosen)
-                    report.data_set = chosen.tist
-                    dated(chosen)
-                phase.merge(reading)
-                report.merged = True
-            if memory is not None:
-                memory.keep(report)
-
-    def visit_files(self) -> str:
+    def visit(self) -> str:
         """Visits the files that are due; those of given-up hosts are retried once. Decides on losses at the end, even
         if no file was due, because losses held back earlier may be accepted.
 
@@ -86,13 +48,13 @@ class Phases:
         with self.report.timed("files"), closing(GoneFiles(self.spool.folder)) as gone:
             for url in undecided(self.archive, self.report):
                 gone.add(url)
-            state = self._visit_files(gone.add)
+            state = self._visit(gone.add)
             gone.conclude(
                 self.archive, self.committer, self.report, when=self.at.when, accepted=self.options.accept
             )
             return state
 
-    def _visit_files(self, on_gone: Callable[[str], None]) -> str:
+    def _visit(self, on_gone: Callable[[str], None]) -> str:
         with self._file_phase(on_gone) as (phase, hosts):
             files = self.options.budget.files
             due = due_files(self.archive.catalogue, self.archive.config.fetch, self.at.when, self.report.run)
