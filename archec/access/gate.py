@@ -23,7 +23,7 @@ from archec.access.rules import Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, token_path
 from archec.access.viewer import Viewer
 from archec.config import Config, load, setting_names
-from archec.errors import ArchecError
+from archec.errors import ArchecError, ConfigError
 
 _log = logging.getLogger("archec.access.gate")
 _LOOK = 0.5
@@ -57,7 +57,7 @@ class Gate:
 
     def enter(self, authorization: str, address: str) -> Viewer:
         """Identifies the viewer. Raises Refused: 401 for an unknown token, or for none if no rule opens anything; 429
-        if the rate limit of the token is exceeded."""
+        if the rate limit of the token is exceeded; 503 if the tokens cannot be read."""
         rules = self.rules
         look_up = self._looking_up() if rules.need_catalogue else subject_of
         if not authorization:
@@ -65,7 +65,10 @@ class Gate:
                 raise unauthorized()
             return Viewer(None, address, rules, look_up)
         text = token_of(authorization)
-        token = self._tokens.find(text) if text else None
+        try:
+            token = self._tokens.find(text) if text else None
+        except ConfigError as error:
+            raise Refused(503, "Temporarily unavailable") from error
         if token is None:
             raise unauthorized()
         self._count(token)
@@ -108,7 +111,7 @@ class Gate:
 
     def look(self) -> None:
         """Checks rules and running transfers once. An unreadable configuration leaves the rules unchanged and sets
-        ``fault``."""
+        ``fault``; so do unreadable tokens."""
         self.audit.look()
         if self.audit.fault not in ("", self._audit_fault):
             _log.error("%s", self.audit.fault)
@@ -122,6 +125,7 @@ class Gate:
                 _log.info("the access rules were reloaded")
                 if changed := ", ".join(_changed(self._initial, fresh)):
                     _log.warning("%s: restart the server to apply the changes of %s", self._config.file, changed)
+            self.check()
             ended = [task for task, token in self._transfers.items() if not self._tokens.holds(token)]
             self.fault = ""
         except ArchecError as error:

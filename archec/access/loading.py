@@ -128,7 +128,7 @@ class WarcLoader:
         for place in await self._places(filename):
             try:
                 pieces = self._pieces(place, int(offset), size)
-                record = await read_record(pieces, pieces.aclose, f"{filename} {offset}")
+                record = await read_record(pieces, pieces.aclose, f"{filename} {offset}", is_stored=True)
                 record.body = _named(record.body, filename)
                 return record
             except LoadFailed as error:

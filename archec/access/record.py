@@ -18,11 +18,13 @@ from anyio import to_thread
 
 from archec.access.errors import LoadFailed
 from archec.access.stamps import iso_date
+from archec.warc.framing import BlockDigest
 
 Headers = Sequence[tuple[str, str]]
 
 _MAX_HEAD = 1 << 18
 _MAX_START = 64
+_GZIP = b"\x1f\x8b"
 _PIECE = 1 << 16
 _FILE_PIECE = 1 << 18
 _ARC = re.compile(rb"([a-zA-Z][a-zA-Z0-9+.-]*:.*?) (\S+) ([0-9]{12,17}) (\S+ )?.*?([0-9]+)")
@@ -36,6 +38,13 @@ _HTTP_HEAD = re.compile(rb"\s*(?:[A-Z]+[/ ]|[A-Za-z0-9-]+:)")
 END = b"\r\n\r\n"
 SMALL = 1 << 16
 """Size in bytes up to which a body is read, and sent, as a whole."""
+
+
+class Truncated(LoadFailed):
+    """A stream ends before the record does."""
+
+    def __init__(self) -> None:
+        super().__init__("it is truncated")
 
 
 async def nothing() -> None:
@@ -140,7 +149,7 @@ class Reader:
                 raise LoadFailed("its header is too large")
             piece = await anext(self._pieces, b"")
             if not piece:
-                raise LoadFailed("it is truncated")
+                raise Truncated
             self._data += piece
 
     async def ahead(self, most: int) -> bytes:
@@ -148,6 +157,11 @@ class Reader:
         while len(self._data) < most and (piece := await anext(self._pieces, b"")):
             self._data += piece
         return self._data[:most]
+
+    async def rest(self) -> AsyncIterator[bytes]:
+        """Yields what has not been read."""
+        while piece := await self.some(_FILE_PIECE):
+            yield piece
 
     async def some(self, most: int) -> bytes:
         """Reads up to ``most`` bytes; b"" at the end."""
@@ -166,7 +180,7 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         if not more:
             break
         first += more
-    if first[:2] != b"\x1f\x8b":
+    if first[:2] != _GZIP:
         if first:
             yield first
         async for piece in pieces:
@@ -185,7 +199,7 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             return
         data = decompressor.unconsumed_tail or await anext(pieces, b"")
         if not data:
-            raise LoadFailed("it is truncated")
+            raise Truncated
 
 
 @asynccontextmanager
@@ -198,16 +212,21 @@ async def closed_on_failure(close: Callable[[], Awaitable[None]]) -> AsyncIterat
         raise
 
 
-async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], place: str = "") -> Record:
-    """Reads the record at the beginning of a stream. ``place`` goes into the record id of an ARC record. Raises
-    LoadFailed."""
-    plain = unpacked(pieces)
+async def read_record(
+    pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], place: str = "", *, is_stored: bool = False
+) -> Record:
+    """Reads the record at the beginning of a stream. ``place`` goes into the record id of an ARC record. ``is_stored``:
+    it is from a file, so that it must match the checksum of gzip or, if there is none, its digest. (Servers may send
+    records with the digests of others.) Raises LoadFailed."""
+    source = Reader(pieces)
+    plain = unpacked(source.rest())
 
     async def close_all() -> None:
         await plain.aclose()
         await close()
 
     async with closed_on_failure(close_all):
+        is_packed = is_stored and await source.ahead(len(_GZIP)) == _GZIP
         reader = Reader(plain)
         first = await reader.until(_LINE_END)
         while not first.strip():
@@ -227,20 +246,39 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
             http = (await reader.until(_EMPTY_LINE, most, or_most=size == most))[:size]
         if raw and not raw.endswith(END):
             raw = b""
-        left = size - len(http)
-        record = Record(headers, http, left, _body(reader, left), close_all, version, raw)
+        record = Record(headers, http, size - len(http), one_piece(b""), close_all, version, raw)
+        seen = BlockDigest(record.get("WARC-Block-Digest") if is_stored else "")
+        seen.update(http)
+        record.body = _body(reader, record.size, seen, is_packed=is_packed)
         await record.read_if_small()
         return record
 
 
-async def _body(reader: Reader, size: int) -> AsyncIterator[bytes]:
-    left = size
+async def _body(reader: Reader, size: int, seen: BlockDigest, *, is_packed: bool) -> AsyncIterator[bytes]:
+    left, piece = size, b""
     while left:
+        if piece:
+            yield piece
         piece = await reader.some(min(left, _PIECE))
         if not piece:
-            raise LoadFailed("it is truncated")
+            raise Truncated
         left -= len(piece)
-        yield piece
+        seen.update(piece)
+    # the last piece is held back: without it the client knows that something is wrong
+    if not (is_packed and await _has_checksum(reader)) and not seen.matches:
+        raise LoadFailed("it does not match its digest")
+    yield piece
+
+
+async def _has_checksum(reader: Reader) -> bool:
+    """Whether what follows a record is the end of its gzip member, with the right checksum. Raises LoadFailed if it is
+    wrong."""
+    with suppress(Truncated):  # the length in the index is wrong
+        while after := await reader.some(_PIECE):
+            if after.strip(END):
+                return False
+        return True
+    return False
 
 
 def _length(headers: Headers) -> int:
@@ -302,7 +340,7 @@ async def exactly(pieces: AsyncIterator[bytes], size: int, skip: int = 0) -> Asy
             yield found
         if not size:
             return
-    raise LoadFailed("it is truncated")
+    raise Truncated
 
 
 async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -49,6 +49,29 @@ class _Damaged(Exception):
         self.has_contents = has_contents
 
 
+class BlockDigest:
+    """Compares a block with its ``WARC-Block-Digest`` while it is read. Without one of a known kind, every block
+    matches."""
+
+    def __init__(self, digest: str) -> None:
+        name, _, self._wanted = digest.partition(":")
+        hasher = _DIGESTS.get(name.lower().replace("-", ""))
+        self._seen = hasher(usedforsecurity=False) if hasher is not None else None
+
+    def update(self, data: bytes) -> None:
+        """Takes the next bytes of the block."""
+        if self._seen is not None:
+            self._seen.update(data)
+
+    @property
+    def matches(self) -> bool:
+        """Whether all bytes so far have the digest."""
+        if self._seen is None:
+            return True
+        base32 = base64.b32encode(self._seen.digest()).decode("ascii").rstrip("=")
+        return self._wanted.rstrip("=").upper() in (self._seen.hexdigest().upper(), base32)
+
+
 def framing_of(file: io.BufferedReader[Any]) -> Framing:
     """Reads a file up to the first damage. Raises OSError."""
     is_packed = file.peek(2)[:2] == _GZIP
@@ -141,20 +164,14 @@ def _read_record(file: io.BufferedReader[Any]) -> tuple[int, bool]:
         raise _Damaged("has no WARC or ARC record")
     else:
         raise _Damaged("is truncated in the record")
-    name, _, wanted = digest.partition(":")
-    hasher = _DIGESTS.get(name.lower().replace("-", ""))
-    seen = hasher(usedforsecurity=False) if hasher is not None else None
+    seen = BlockDigest(digest)
     while length:
         data = file.read(min(_CHUNK, length))
         if not data:
             raise _Damaged("is truncated in the record")
         length -= len(data)
-        if seen is not None:
-            seen.update(data)
-    if seen is None:
-        return needed, True
-    base32 = base64.b32encode(seen.digest()).decode("ascii").rstrip("=")
-    return needed, wanted.rstrip("=").upper() in (seen.hexdigest().upper(), base32)
+        seen.update(data)
+    return needed, seen.matches
 
 
 def _read_header(file: io.BufferedReader[Any]) -> tuple[int, str]:

@@ -10,7 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import httpx
 import pytest
+from access_support import client, configured, give_tokens, serving, write_index
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,6 +57,30 @@ def framing(data: bytes) -> Framing:
 @pytest.fixture(scope="module", params=[True, False])
 def crawl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Crawled:
     return crawled(tmp_path_factory.mktemp("crawl") / "a.warc", packed=request.param)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_what_was_overwritten_since_it_was_indexed_is_not_passed_on(tmp_path: Path, packed: bool) -> None:
+    path = tmp_path / "w" / "a"
+    crawl = Crawl(path, gzip=packed)
+    for size in (0, 1000, 300_000):
+        crawl.response(f"http://a.org/{size}", S, Random(size).randbytes(size))
+    lines = crawl.close()
+    write_index(tmp_path / "a.cdxj", lines)
+    damaged = bytearray(path.read_bytes())
+    for row in lines:
+        place = json.loads(row[row.index(b"{") :])
+        damaged[int(place["offset"]) + int(place["length"]) - 12] ^= 1
+    path.write_bytes(damaged)
+    config = configured(tmp_path, "collections: {c: {index: a.cdxj, resource: ./w}}")
+    give_tokens(config)
+    with serving(config) as url, client(url) as get:
+        for size in (0, 1000):
+            answer = get.get(f"/c/resource?url=http://a.org/{size}")
+            assert answer.status_code == 404
+            assert answer.json()["errors"]["c"] in ("a: it is damaged", "a: it does not match its digest")
+        with pytest.raises(httpx.RemoteProtocolError):
+            get.get("/c/resource?url=http://a.org/300000")
 
 
 def test_every_cut_is_noticed_and_leaves_what_is_before_it(crawl: Crawled) -> None:

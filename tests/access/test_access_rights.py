@@ -166,6 +166,21 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> Non
         pass
 
 
+def test_tokens_that_cannot_be_read_are_a_fault_until_they_can(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    path = config.path(config.access.tokens)
+    gate, told = Gate(config), f"Bearer {READER}"
+    contents = path.read_bytes()
+    path.write_bytes(b"{")
+    with pytest.raises(Refused) as refused:
+        gate.enter(told, "192.0.2.1")
+    gate.look()
+    assert (refused.value.http_status, "is not a token file" in gate.fault) == (503, True)
+    path.write_bytes(contents)
+    gate.look()
+    assert (gate.fault, gate.enter(told, "192.0.2.1").name) == ("", "reader")
+
+
 def test_open_metadata_and_rules_for_anybody(tmp_path: Path) -> None:
     with serving(world(tmp_path, "access: {open: metadata}")) as url, client(url, "") as get:
         assert get.get("/a/index?url=x.org").text
