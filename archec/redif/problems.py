@@ -12,7 +12,7 @@ CODES: Mapping[str, str] = {
     # a file that could not be read (the source says so with an Unread)
     "bad-member": "a tar member that archec does not take: link, device, sparse, odd header, part of a directory",
     "bad-name": "a name with '..', a NUL, bytes that are not UTF-8, over 4096 bytes, or an absolute name",
-    "changed-while-reading": "the file changed or vanished while it was read",
+    "changed-while-reading": "the file or directory changed or vanished while it was read",
     "link": "a symbolic or hard link, which is never followed",
     "too-deep": "directories nested deeper than archec descends",
     "too-large": "larger than max_file, or one template larger than 4 MiB",

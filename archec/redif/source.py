@@ -15,6 +15,7 @@ from pathlib import Path
 
 from archec.errors import DataSetError
 from archec.redif.files import PART, Blob, Directory, Item, Known, Other, Source, Unread, in_parts, template_names
+from archec.redif.precedence import below_root
 from archec.redif.tarball import Tarball
 
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -91,6 +92,7 @@ class DirectoryTree(Source):
         self.whole = True
 
     def _below(self, directory: int, prefix: str) -> Iterator[Item]:
+        began = os.fstat(directory).st_mtime_ns
         try:
             names, kinds = _listing(directory)
         except OSError as error:
@@ -112,6 +114,9 @@ class DirectoryTree(Source):
                 yield Unread.of(path, "bad-member", "a device, pipe or socket")
             else:
                 yield from self._file(directory, name, path)
+        if os.fstat(directory).st_mtime_ns != began and below_root(prefix):
+            self._member += 1
+            yield Unread.of(prefix, "changed-while-reading", "files or directories in it came or went")
 
     def _descend(self, parent: int, name: str, path: str) -> Iterator[Item]:
         if len(self._open) > _MAX_DEPTH:

@@ -94,6 +94,35 @@ def test_only_what_changed_is_read(config: Config, read: list[str]) -> None:
     assert night(config, read) == ({"same": 3}, [])
 
 
+@pytest.mark.parametrize("moved", ["aaa/sss/1.rdf", "aaa/sss"])
+def test_what_is_moved_away_and_back_while_its_directory_is_read_is_not_lost(
+    config: Config, read: list[str], monkeypatch: pytest.MonkeyPatch, moved: str
+) -> None:
+    filled(config)
+    night(config, read)
+    root = config.data_path / "RePEc"
+    for folder in ("aaa/sss", "aaa"):
+        os.utime(root / folder, (1_000_000_000, 1_000_000_000))
+    real = source._listing
+
+    def listing(directory: int) -> tuple[list[str], dict[str, str]]:
+        if not os.path.sameopenfile(directory, here):
+            return real(directory)
+        (root / moved).rename(root / "away")
+        found = real(directory)
+        (root / "away").rename(root / moved)
+        return found
+
+    with monkeypatch.context() as patch:
+        here = os.open((root / moved).parent, os.O_RDONLY)
+        patch.setattr(source, "_listing", listing)
+        report = run(config, fetch=False)
+        os.close(here)
+    assert report.problem_counts["changed-while-reading"] == 1
+    assert report.tobis.get("lost", 0) == 0
+    assert night(config, read)[0] == {"same": 6}
+
+
 def test_an_earlier_date_is_no_repetition_of_the_newest_data_set(config: Config, read: list[str]) -> None:
     filled(config)
     assert [night(config, read)[0] for _ in range(3)] == [{"new": 6}, {"same": 6}, {"same": 6}]
