@@ -11,7 +11,7 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.I)
 _DRIVE = re.compile("[A-Za-z]:")
 _ESCAPED = re.compile(r"\\ud[89a-f][0-9a-f]{2}")
 """A lone surrogate, as ``fields.clean`` escapes it."""
-_BAD = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\\\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]')
+_BAD = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\\\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]')
 _LONGEST = 255
 """Bytes of one name."""
 _LONGEST_PATH = 3000

@@ -323,8 +323,10 @@ def test_bags_are_valid(one: Filesets, platform: Platform, tmp_path: Path) -> No
     assert not list((folder / "data").iterdir())
 
 
-def test_bags_with_percent_signs_are_valid(one: Filesets, platform: Platform, tmp_path: Path) -> None:
-    url = zenodo(platform, 9, {"95%CI.csv": 10, "a%2Fb": 5}, concept=99)
+def test_bags_with_percent_signs_and_line_separators_are_valid(
+    one: Filesets, platform: Platform, tmp_path: Path
+) -> None:
+    url = zenodo(platform, 9, {"95%CI.csv": 10, "a%2Fb": 5, "a\u2028b\u2029c": 3}, concept=99)
     one.ingest(url)
     assert command(one, "export", url, "--as", "bagit", str(tmp_path))[0] == 0
     assert bagit.Bag(str(tmp_path)).validate()

@@ -226,6 +226,17 @@ def test_an_article_of_figshare_lists_ten_of_its_files_only() -> None:
         item_of(FigshareHelper, url, {**bodies, "/versions/2/files": rows[:9]})
 
 
+def test_4tu_lists_all_files_and_says_little_of_what_is_embargoed() -> None:
+    cls, url, bodies = CASES["4tu"]
+    article: Any = bodies["/v2/articles/"]
+    found = item_of(cls, url, {"/v2/articles/": {**article, "files": article["files"] * 10, "size": None}})
+    assert len(found.manifest or ()) == 10
+    embargo = {"embargo_date": "2999-01-01", "embargo_type": "article", "embargo_title": "", "embargo_reason": ""}
+    with pytest.raises(PlatformRestrictedError) as caught:
+        item_of(cls, url, {"/v2/articles/": embargo})
+    assert caught.value.due == 32472144000
+
+
 def test_a_portal_on_a_host_of_its_own_is_known_by_its_page() -> None:
     url = "https://repository.example.edu/articles/dataset/p/123456"
     asked: list[str] = []

@@ -32,7 +32,7 @@ from archec.fileset.status import (
 )
 
 _MOST_SHOWN = 10
-"""The most files that an article lists itself; its further ones are in a list of their own."""
+"""The most files that an article of Figshare lists itself; its further ones are in a list of their own."""
 _PAGE = 1000
 _NUMBER = r"[0-9]{3,}"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -46,6 +46,7 @@ class FigshareHelper(FilesetPlatformHelper):
     api = "https://api.figshare.com/v2"
     pages = ("/articles/{work}", "/articles/{work}/{version}")
     secret_header = ("Authorization", "token {}")
+    shows_all: ClassVar[bool] = False
     pattern = re.compile(
         rf"/(?:articles|datasets|ndownloader/articles)/(?:.*/)?({_NUMBER}|{_UUID})(?:/(?:versions/)?([0-9]+))?/?$"
     )
@@ -79,6 +80,8 @@ class FigshareHelper(FilesetPlatformHelper):
         where = f"{base}/articles/{asked}" + (f"/versions/{version}" if version else "")
         answer = yield Question(where)
         article = answer.json()
+        if "embargo_type" in article and "id" not in article:
+            _check_open(article)  # 4TU says no more of a data set that is under an embargo as a whole
         known = article["id"].word() if not article["id"].is_null else article["uuid"].word()
         if article["uuid"].raw != asked:
             check_known(asked, known)
@@ -87,7 +90,7 @@ class FigshareHelper(FilesetPlatformHelper):
             raise FilesetPlatformScopeError(f"version {version} was asked for, and the answer is of {number}")
         _check_open(article)
         rows = list(article["files"].items())
-        if len(rows) == _MOST_SHOWN:
+        if len(rows) == _MOST_SHOWN and not self.shows_all:
             rows = yield from _all_rows(where, article, rows)
         folders = article["folder_structure"] if article["folder_structure"].is_object else Field(None)
         return self.item(
@@ -106,6 +109,7 @@ class FourTuHelper(FigshareHelper):
     hosts: ClassVar[tuple[str, ...]] = ("data.4tu.nl",)
     api = "/v2"
     secret_header = FilesetPlatformHelper.secret_header
+    shows_all: ClassVar[bool] = True
 
 
 def _check_open(article: Field) -> None:
