@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 from lxml import etree, html
 
@@ -13,6 +15,7 @@ from archec.fileset.fields import Field
 from archec.fileset.status import PlatformError
 from archec.text.sniff import bare_type
 
+_PREFIX = re.compile("(?:schema|sdo):|https?://schema\\.org/")
 _LONGEST = 100_000
 """Characters of an attribute. Elements with a longer one are ignored."""
 _MOST = 50
@@ -53,11 +56,8 @@ class Page:
         elements = self._tree.iter("script") if self._tree is not None else ()
         scripts = (script for script in elements if bare_type(script.get("type", "")) == "application/ld+json")
         for number, script in enumerate(islice(scripts, _MOST)):
-            try:
-                found = fields.parse((script.text or "").encode("utf-8", "replace"), f"script[{number}]")
-            except PlatformError:
-                continue
-            yield from objects_of(found)
+            with suppress(PlatformError):
+                yield from objects_of((script.text or "").encode("utf-8", "replace"), f"script[{number}]")
 
     def _attributes(self, tag: str, *names: str) -> Iterator[dict[str, str]]:
         """Yields the named attributes of each element with this tag; missing ones are empty."""
@@ -67,10 +67,15 @@ class Page:
                 yield {name: fields.clean(value) for name, value in found.items()}
 
 
-def objects_of(found: Field) -> Iterator[Field]:
-    """Yields the objects of a JSON-LD document, including those in lists and graphs, and what a page is about."""
-    for one in found.one_or_more():
+def objects_of(document: bytes, name: str = "") -> Iterator[Field]:
+    """Yields the objects of a JSON-LD document, including those in lists and graphs, and what a page is about. Terms of
+    schema.org have no prefix. ``name`` is the path of the document in messages. Raises PlatformError."""
+    for one in fields.parse(document, name, _without_prefixes).one_or_more():
         if one.is_object:
             yield one
-            for name in ("@graph", "mainEntity"):
-                yield from (node for node in one[name].one_or_more() if node.is_object)
+            for inner in ("@graph", "mainEntity"):
+                yield from (node for node in one[inner].one_or_more() if node.is_object)
+
+
+def _without_prefixes(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {_PREFIX.sub("", name): value for name, value in members}

@@ -564,6 +564,17 @@ def test_schema_org_and_croissant() -> None:
     assert (second.path, second.size, (second.sha256 or "")[:6]) == ("q.csv", 12, "ba7816")
 
 
+@pytest.mark.parametrize("prefix", ["schema:", "http://schema.org/", ""])
+def test_a_graph_of_json_ld_with_prefixes_and_references(prefix: str) -> None:
+    files = [{"@id": f"#{n}", "@type": f"{prefix}DataDownload", f"{prefix}contentUrl": {"@id": f"https://h/{n}.csv"}}
+             for n in range(3)]  # fmt: skip
+    data = {"@type": f"{prefix}Dataset", f"{prefix}name": "Prices",
+            f"{prefix}distribution": [{"@id": "#0"}, {"@id": "#2"}, {"@id": "#3"}]}  # fmt: skip
+    graph = json.dumps({"@graph": [*files, data]})
+    found = generic(page(f'<script type="application/ld+json">{graph}</script>'.encode()))
+    assert (found.title, [file.path for file in found.manifest or ()]) == ("Prices", ["0.csv", "2.csv"])
+
+
 def test_values_of_json_ld_in_their_other_forms_relative_to_the_base_of_the_page() -> None:
     data = {"@type": "schema:Dataset", "name": [{"@value": "Prices", "@language": "en"}], "version": {"@value": 2},
             "distribution": {"contentUrl": {"@id": "p.csv"}, "name": [], "contentSize": {"@type": "QuantitativeValue"},

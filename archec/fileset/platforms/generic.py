@@ -87,19 +87,17 @@ class GenericHelper(FilesetPlatformHelper):
                 answer = yield Question(link.url, accept=", ".join(_LINK_SETS), secret=False, page=True)
                 found += of_page(_link_set(answer)) if answer.status == 200 else []
                 break
-        data = next((one for one in page.json_ld() if _is_dataset(one)), None)
-        files = [_linked(link) for link in found if "item" in link.relations]
-        if not files:
-            files = [] if data is None else list(_distributed(data, base))
+        data = _Described(page.json_ld())
+        files = [_linked(link) for link in found if "item" in link.relations] or list(data.files(base))
         described = next((one for one in found if "describedby" in one.relations and _is_json_ld(one)), None)
         if not files and described is not None:
             answer = yield Question(described.url, accept="application/ld+json", secret=False, page=True)
-            objects = objects_of(answer.json()) if answer.status == 200 else ()
-            data = next((one for one in objects if _is_dataset(one)), data)
-            files = [] if data is None else list(_distributed(data, answer.url))
+            other = _Described(objects_of(answer.body) if answer.status == 200 else ())
+            data = data if other.dataset.is_null else other
+            files = list(data.files(answer.url))
         if not files:
             raise NoPlatformMatch(f"{url[:300]}: not of a known platform, and the page lists no files of a data set")
-        about = data if data is not None else Field(None)
+        about = data.dataset
         name = _plain(about["name"]).text_or_none() or page.title()
         parts = urlsplit(public_url(url))
         work = parts.path.strip("/") or "-"
@@ -188,11 +186,22 @@ def _is_dataset(one: Field) -> bool:
     return any(kind.raw in _DATASETS for kind in one["@type"].one_or_more())
 
 
-def _distributed(data: Field, base: str) -> Iterator[FilesetManifestFile]:
-    """Yields the files of a Dataset's distribution, except those that are contained in another (Croissant)."""
-    for one in data["distribution"].one_or_more():
-        if one.is_object and not one["contentUrl"].is_null and one["containedIn"].is_null:
-            yield _distribution(one, base)
+class _Described:
+    """The first Dataset among the objects of a JSON-LD document; null if there is none."""
+
+    def __init__(self, objects: Iterable[Field]) -> None:
+        nodes = list(objects)
+        self.dataset = next((one for one in nodes if _is_dataset(one)), Field(None))
+        self._nodes = {name: one for one in nodes if isinstance(name := one["@id"].raw, str)}
+
+    def files(self, base: str) -> Iterator[FilesetManifestFile]:
+        """Yields the files of its distribution, of which a graph may have the ids only, except those that are contained
+        in another (Croissant)."""
+        for stated in self.dataset["distribution"].one_or_more():
+            name = stated["@id"].raw if stated.is_object else None
+            one = self._nodes.get(name, stated) if isinstance(name, str) and "contentUrl" not in stated else stated
+            if one.is_object and not one["contentUrl"].is_null and one["containedIn"].is_null:
+                yield _distribution(one, base)
 
 
 def _distribution(one: Field, base: str) -> FilesetManifestFile:
