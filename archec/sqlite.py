@@ -25,6 +25,8 @@ _FAULTS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
 """What SQLite and its binding raise."""
 _LEAST_FREE = 1_000_000
 """Free bytes below which an input/output error is treated as a full disk."""
+_LEAST_INDEX = 32768
+"""Bytes of a -shm in use. One that found no space is smaller."""
 _PERMISSIONS = "check the owner and mode of the file, its directory and SQLite's -wal and -shm next to it"
 _LOG = "and a log (-wal) was left next to it: copy both to a writable directory, and use them there"
 
@@ -59,6 +61,8 @@ class Database:
             try:
                 if read_only:
                     self.connection.execute("PRAGMA query_only = ON")
+                    if _lacks_index(path):  # who excludes others needs none
+                        self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             except sqlite3.Error:
                 self.connection.close()
                 raise
@@ -130,7 +134,8 @@ class Database:
         path, text = self.path, str(error)
         name, kind, damaged, _ = self.role
         if "disk is full" in text or ("disk I/O" in text and _is_full(path)):
-            return StorageFull(f"{path}: no space left for {name}; everything written before is kept")
+            hint = "free some space and start again; everything committed is kept"
+            return StorageFull(f"{path}: no space left for {name}", hint=hint)
         if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError, OverflowError, UnicodeEncodeError)):
             return (self.role.refusal or kind)(f"{path}: a value cannot be stored in {name}: {error}")
         if "locked" in text or "busy" in text:
@@ -145,7 +150,7 @@ class Database:
         if "malformed" in text or "decode to UTF-8" in text:
             return kind(f"{path}: {name} is damaged: {text}", hint=damaged)
         if "unable to open" in text:
-            why = unwritable(path)
+            why = unwritable(path) if os.access(path, os.R_OK) or not path.exists() else f"no permission to read {path}"
             hint = f"{why}, {_LOG}" if why and has_log(path) else why or _PERMISSIONS
             return kind(f"{path}: {name} cannot be opened", hint=hint)
         return kind(f"{path}: SQLite refused: {text}")
@@ -186,7 +191,7 @@ def _uri(path: Path, *, create: bool, read_only: bool) -> str:
     mode, more = "rwc" if create else "rw", ""
     if read_only and unwritable(path):
         mode, more = "ro", "" if _is_live(path) else "&immutable=1"
-    elif read_only and has_log(path):
+    elif read_only and has_log(path) and not _lacks_index(path):
         # SQLite removes -wal and -shm after a reader that could have written; after a read-only one it leaves them.
         mode = "ro"
     return f"{path.absolute().as_uri()}?mode={mode}{more}"
@@ -199,6 +204,13 @@ def _is_live(path: Path) -> bool:
         return log.exists() and (log.stat().st_size > 0 or index.exists())
     except OSError:
         return True
+
+
+def _lacks_index(path: Path) -> bool:
+    """Whether the index of the write-ahead log (-shm) is missing, so nobody has the file open, and there is no space
+    for it."""
+    index = path.with_name(path.name + "-shm")
+    return _is_full(path) and (not index.exists() or index.stat().st_size < _LEAST_INDEX)
 
 
 def _is_full(path: Path) -> bool:

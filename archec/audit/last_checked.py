@@ -140,7 +140,7 @@ def fixity(config: Config, now: int | None = None) -> Fixity:
     if not path.exists():
         return Fixity(uncounted=len(runs))
     try:
-        with Memory(path, read_only=bool(unwritable(path))) as memory:
+        with Memory(path, read_only=True) as memory:
             return _fixity(memory, runs, int(time.time()) if now is None else now)
     except StorageFailed as error:
         return Fixity(damaged=error.message, uncounted=len(runs))

@@ -132,7 +132,8 @@ class SQLiteCatalogue(Database, Catalogue):
             if not create and not path.exists():
                 raise CatalogueError(f"{path}: there is no such catalogue", hint=_NEW)
         except OSError as error:
-            raise CatalogueError(f"{path}: the catalogue cannot be reached: {error.strerror}") from error
+            hint = f"check the owner and mode of {path.parent}"
+            raise CatalogueError(f"{path}: the catalogue cannot be reached: {error.strerror}", hint=hint) from error
         super().__init__(path, _ROLE, create=create, read_only=read_only)
         try:
             self._prepare(create=create and not read_only)

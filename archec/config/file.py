@@ -154,7 +154,7 @@ def _nearest(key: str, prefix: str) -> str:
     names = {name.lower(): name for name in setting_names()}
     bare = {name.rpartition(".")[2]: names[name] for name in reversed(names)}
     for given, candidates in ((prefix + key, names), (key, bare)):
-        for close in difflib.get_close_matches(given.lower(), candidates, 1, 0.5):
+        for close in difflib.get_close_matches(given.lower(), candidates, 1, 0.72):
             return f"did you mean {candidates[close]}?"
     return "config.yaml documents every setting"
 

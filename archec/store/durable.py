@@ -295,7 +295,7 @@ def create_temp(
     numbers = numbers or count()
     while True:
         name = temp_name(next(numbers))
-        fd = disk.create(name, dir_fd, f"{directory}/{name}")
+        fd = disk.create(name, dir_fd, directory)
         if fd is not None:
             return fd, name
 

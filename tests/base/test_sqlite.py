@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from small_disk import small_disk
 
-from archec.errors import StorageFailed
+from archec.errors import StorageFailed, StorageFull
 from archec.sqlite import Database, Role
 
 ROLE = Role("the list", StorageFailed, "throw it away")
@@ -63,6 +65,22 @@ def test_reading_only(tmp_path: Path) -> None:
         with pytest.raises(StorageFailed, match="cannot be written to"):
             database.fetch("INSERT INTO words VALUES ('x') RETURNING word")
     assert [one.name for one in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_full_disk_can_be_read(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "size=200k") as place:
+        with made(place / "x") as database, database.transaction() as db:
+            db.execute("INSERT INTO words VALUES ('x')")
+        with suppress(OSError), (place / "other").open("wb", buffering=0) as other:
+            while True:
+                other.write(bytes(4096))
+        for _ in range(2):
+            with pytest.raises(StorageFull):
+                made(place / "x")  # leaves -wal and -shm
+            with Database(place / "x", ROLE, read_only=True) as database:
+                assert database.fetch("SELECT * FROM words") == [("x",)]
+                with pytest.raises(StorageFailed, match="for reading only"), database.transaction():
+                    pass
 
 
 def test_a_reader_beside_a_writer(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from small_disk import small_disk
 from archec.archive.ledger import Ledger
 from archec.errors import StorageFailed, StorageFull
 from archec.gather.bodies import Received
+from archec.store.durable import atomic_write
 from archec.store.interface import Placement
 from archec.store.journal_reader import read_batches
 from archec.store.journal_writer import JournalWriter
@@ -31,6 +32,12 @@ TIST = 1352481230
 def disk(tmp_path: Path) -> Iterator[Path]:
     with small_disk(tmp_path / "small", "size=1m,nr_inodes=500") as place:
         yield place
+
+
+def test_a_file_that_cannot_be_created_is_told_by_its_directory(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "size=1m,nr_inodes=1") as place, pytest.raises(StorageFull) as raised:
+        atomic_write(place / "x", b"")
+    assert raised.value.message == f"{place}: No space left on device"
 
 
 def test_bytes_run_out(disk: Path) -> None:
