@@ -116,7 +116,6 @@ class AccessCapability:
         )
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application."""
         exchange, sent = Exchange(scope, receive), sent_of(scope)
         viewer: Viewer | None = None
         try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import IO, cast
 from urllib.parse import quote, unquote
@@ -14,12 +13,12 @@ from urllib.parse import quote, unquote
 import anyio
 from anyio import to_thread
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Scope
 
 from archec.access.errors import Refused, SourceFailed
 from archec.access.posts import Body
 from archec.access.query import Arguments, arguments
-from archec.access.record import SMALL, nothing
+from archec.server.responses import PIECE
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
@@ -149,59 +148,14 @@ def header_value(text: str) -> str:
     return "".join(char if " " <= char < "\x7f" else "?" for char in text)
 
 
-class BodyAnswer(Response):
-    """A copy of the response ``made`` that streams a body between ``head`` and ``tail``, with gzip if ``packed``.
-    ``size`` is -1 if it is unknown or if there is no body. If the body ends early, the connection is closed."""
-
-    def __init__(
-        self,
-        made: Response,
-        size: int,
-        body: AsyncIterator[bytes],
-        close: Callable[[], Awaitable[None]] = nothing,
-        head: bytes = b"",
-        tail: bytes = b"",
-        *,
-        packed: bool = False,
-    ) -> None:
-        super().__init__(None, made.status_code)
-        self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
-        self._head, self._body, self._tail, self._close, self._packed = head, body, tail, close, packed
-        if packed:
-            self.raw_headers.append((b"content-encoding", b"gzip"))
-        elif size >= 0:
-            self.raw_headers.append((b"content-length", b"%d" % (len(head) + size + len(tail))))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application."""
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if scope["method"] == "HEAD":
-                await send({"type": "http.response.body", "body": b""})
-                return
-            packer = zlib.compressobj(1, wbits=31) if self._packed else None
-            waiting = self._head
-            async for piece in self._body:
-                waiting += piece
-                if len(waiting) >= SMALL:
-                    data = waiting if packer is None else await to_thread.run_sync(packer.compress, waiting)
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
-                    waiting = b""
-            last = waiting + self._tail
-            last = last if packer is None else packer.compress(last) + packer.flush()
-            await send({"type": "http.response.body", "body": last})
-        finally:
-            await self._close()
-
-
 def chunked(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Joins parts of a body to chunks of at least SMALL bytes, except for the last one."""
+    """Joins parts of a body to chunks of at least PIECE bytes, except for the last one."""
     waiting: list[bytes] = []
     size = 0
     for part in parts:
         waiting.append(part)
         size += len(part)
-        if size >= SMALL:
+        if size >= PIECE:
             yield b"".join(waiting)
             waiting, size = [], 0
     if waiting:

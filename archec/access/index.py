@@ -12,15 +12,15 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection, first_of
 from archec.access.errors import Refused
-from archec.access.exchange import JSON, BodyAnswer, answer, as_uri, chunked, errors_of, in_thread, message
+from archec.access.exchange import JSON, answer, as_uri, chunked, errors_of, in_thread, message
 from archec.access.pages import Pages, pages_of, summary_of
 from archec.access.query import Argument, Arguments, Output, Query
-from archec.access.record import SMALL
 from archec.access.rows import Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
 from archec.access.viewer import Viewer
 from archec.access.zipnum import parse_block
+from archec.server.responses import PIECE, BodyResponse
 
 TYPES: Mapping[Output, str] = {
     "cdxj": "text/x-cdxj",
@@ -61,10 +61,10 @@ async def answer_index(
         if empty_is_missing and query.output == "json":
             return message(404, f"No Captures found for: {query.url}", errors)
     headers = errors_of(errors)
-    if len(first) < SMALL:
+    if len(first) < PIECE:
         return answer(200, first, TYPES[query.output], headers)
     made = answer(200, b"", TYPES[query.output], headers)
-    return BodyAnswer(made, -1, in_thread(chunks, errors), head=first)
+    return BodyResponse(made, -1, in_thread(chunks, errors), head=first)
 
 
 async def visible_pages(

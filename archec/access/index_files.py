@@ -73,7 +73,6 @@ class SortedFile:
         return self._size
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.ordering.SortedLines`."""
         begin, left, window = self._found(start)
         rest, block = b"", _PROBE * 4
         at, data = begin, window[begin - left :]
@@ -93,7 +92,6 @@ class SortedFile:
             yield rest
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.ordering.SortedLines`."""
         at, left, window = self._found(end)
         rest, block = b"", _PROBE * 4
         data = window[: at - left]

@@ -40,11 +40,9 @@ class FileSource(LocalSource):
         self._open: OrderedDict[IndexFile, None] = OrderedDict()
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.LocalSource`."""
         return self._parts(query, errors, at_once=False)
 
     def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
-        """See :class:`archec.access.sources.LocalSource`."""
         try:
             return self._parts(query, errors, at_once=True)
         except NotOpen:

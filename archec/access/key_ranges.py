@@ -51,7 +51,6 @@ class Stretch:
         self._folder = archive.work if archive.work.is_dir() else Path(tempfile.gettempdir())
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.ordering.SortedLines`."""
         for group in groups_of(self._catalogue, self._query, start, end):
             with Sorter(self._folder) as found:
                 self._read(group, start, end, found)
@@ -59,7 +58,6 @@ class Stretch:
                     yield from (line for line in sorted(lines) if start <= line < end)
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.ordering.SortedLines`."""
         for group in reversed(groups_of(self._catalogue, self._query, start, end)):
             with Sorter(self._folder) as found, tempfile.TemporaryFile(dir=self._folder) as file:
                 self._read(group, start, end, found)

@@ -56,7 +56,6 @@ class PrefixResolver:
         self._prefix = prefix if not self._is_url or prefix.endswith("/") or "?" in prefix else prefix + "/"
 
     def places(self, filename: str) -> Sequence[Place]:
-        """See :class:`Resolver`."""
         if ".." in filename.split("/") or "\x00" in filename or not filename:
             raise LoadFailed(f"the filename {filename[:100]!r} is refused")
         if self._is_url:
@@ -80,7 +79,6 @@ class ListResolver:
         self._path = path
 
     def places(self, filename: str) -> Sequence[Place]:
-        """See :class:`Resolver`."""
         if "\t" in filename or "\n" in filename:
             raise LoadFailed(f"the filename {filename[:100]!r} is refused")
         start = filename.encode("utf-8", "surrogateescape") + b"\t"
@@ -114,7 +112,6 @@ class WarcLoader:
         self._resolver, self._remote, self._source = resolver, remote, source
 
     async def load(self, row: Row, asked: Asked) -> Record | None:
-        """See :class:`Loader`."""
         return await self.load_place(row) if self._source in ("", row.origin.coll) else None
 
     async def load_place(self, row: Row) -> Record | None:

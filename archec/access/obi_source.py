@@ -46,7 +46,6 @@ class OwnSource(LocalSource):
         self._archive = archive
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.LocalSource`."""
         origin = Origin(self.name, self.name, TYPE)
         if not query.key:
             return [ordered_rows(Stretch(self._archive, query, _lines_of), any_row, origin, query)]
@@ -67,7 +66,6 @@ class OwnLoader:
         self._archive = archive
 
     async def load(self, row: Row, asked: Asked) -> Record | None:
-        """See :class:`archec.access.loading.Loader`."""
         obi, tist = row.fields.get("obi"), row.fields.get("tist")
         if row.origin.type != TYPE or not isinstance(obi, str) or not isinstance(tist, int):
             return None

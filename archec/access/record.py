@@ -18,6 +18,7 @@ from anyio import to_thread
 
 from archec.access.errors import LoadFailed
 from archec.access.stamps import iso_date
+from archec.server.responses import in_pieces, nothing
 from archec.warc.framing import BlockDigest
 
 Headers = Sequence[tuple[str, str]]
@@ -45,10 +46,6 @@ class Truncated(LoadFailed):
 
     def __init__(self) -> None:
         super().__init__("it is truncated")
-
-
-async def nothing() -> None:
-    """A ``close`` that does nothing."""
 
 
 @dataclass(slots=True)
@@ -97,7 +94,7 @@ class Record:
     async def read_if_small(self) -> None:
         """Reads a small body, so that a read error is found before the response begins. Raises LoadFailed."""
         if 0 <= self.size <= SMALL:
-            self.body = one_piece(b"".join([piece async for piece in self.body]))
+            self.body = in_pieces(b"".join([piece async for piece in self.body]))
 
     def http_headers(self) -> list[tuple[str, str]]:
         """The headers in the HTTP header."""
@@ -314,12 +311,6 @@ def _arc_headers(line: bytes, place: str) -> Headers:
         ("Content-Type", "application/http; msgtype=response" if is_http else mime),
         ("Content-Length", length),
     ]
-
-
-async def one_piece(data: bytes) -> AsyncIterator[bytes]:
-    """Yields bytes in memory as a body."""
-    if data:
-        yield data
 
 
 async def read_file(file: IO[bytes]) -> AsyncIterator[bytes]:

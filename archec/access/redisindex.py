@@ -30,11 +30,9 @@ class RedisLines:
         self._client, self._key = client, key
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.ordering.SortedLines`."""
         return self._members(self._client.zrangebylex, b"[" + start, b"(" + end)
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.ordering.SortedLines`."""
         return self._members(self._client.zrevrangebylex, b"(" + end, b"[" + start)
 
     def _members(self, ask: Callable[..., Any], first: bytes, last: bytes) -> Iterator[bytes]:
@@ -60,7 +58,6 @@ class RedisSource(LocalSource):
         self._client, self._key = connect(url, timeout)
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.LocalSource`."""
         try:
             keys = self._keys()
         except redis.RedisError as error:
@@ -94,7 +91,6 @@ class RedisResolver:
         self._client, self._key = connect(url, timeout)
 
     def places(self, filename: str) -> Sequence[Place]:
-        """See :class:`archec.access.loading.Resolver`."""
         try:
             found: Any = self._client.hget(self._key, filename)
         except redis.RedisError as error:

@@ -38,7 +38,6 @@ class RemoteSource(AskedSource):
         self._cache, self.health = Cache(cache), Health()
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.AskedSource`."""
         try:
             self.health.check()
             with in_time(self._seconds) if self._grouped else nullcontext():
@@ -53,7 +52,6 @@ class RemoteSource(AskedSource):
 
     @property
     def is_out(self) -> bool:
-        """See :class:`archec.access.sources.Source`."""
         return self.health.is_out
 
     async def _rows(self, query: Query) -> Iterator[Row]:

@@ -12,12 +12,13 @@ from typing import TypeVar
 
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
-from archec.access.record import Record, closed_on_failure, exactly, one_piece, read_file, read_record
+from archec.access.record import Record, closed_on_failure, exactly, read_file, read_record
 from archec.access.remote import MAX_ANSWER, Health, Web, arriving, followed, spooled
 from archec.access.rows import Row
 from archec.access.sources import in_time
 from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
+from archec.server.responses import in_pieces
 from archec.web.door import Response
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class ReplayLoader:
         text = response.headers.get("content-length", "")
         if re.fullmatch("[0-9]{1,18}", text) and "transfer-encoding" not in response.headers:
             without = response.request.method == "HEAD" or response.status_code in (204, 304)
-            return (0, one_piece(b"")) if without else (int(text), exactly(arriving(response), int(text)))
+            return (0, in_pieces(b"")) if without else (int(text), exactly(arriving(response), int(text)))
         spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by the stack
         stack.callback(spool.close)
         with in_time(self._seconds) as scope:

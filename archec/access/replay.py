@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from archec.access.exchange import BodyAnswer, Exchange, answer, as_uri
+from archec.access.exchange import Exchange, answer, as_uri
 from archec.access.memento import Addresses
 from archec.access.query import joined
-from archec.access.record import Record, dechunked, exactly, one_piece
+from archec.access.record import Record, dechunked, exactly
 from archec.access.resource import Loaded
 from archec.access.stamps import http_date
+from archec.server.responses import BodyResponse, in_pieces
 
 _ORIG = "X-Archive-Orig-"
 _UNSAFE = re.compile(
@@ -85,7 +86,7 @@ def answer_replay(
     made = answer(status, b"", media_type, headers)
     if status in (204, 304):
         return _without_body(record, made)
-    return BodyAnswer(made, size, body, record.close)
+    return BodyResponse(made, size, body, record.close)
 
 
 def _is_known(exchange: Exchange, tag: str, record: Record) -> bool:
@@ -162,4 +163,4 @@ def _part(exchange: Exchange, held: _Held, tag: str) -> tuple[int, int] | None:
 
 
 def _without_body(record: Record, made: Response) -> Response:
-    return BodyAnswer(made, -1 if made.status_code in (204, 304) else 0, one_piece(b""), record.close)
+    return BodyResponse(made, -1 if made.status_code in (204, 304) else 0, in_pieces(b""), record.close)

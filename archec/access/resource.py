@@ -11,16 +11,17 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection, Step, first_of
 from archec.access.errors import LoadFailed, NotInTime, Refused
-from archec.access.exchange import BodyAnswer, answer, as_uri, errors_of
+from archec.access.exchange import answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, parse_filters
-from archec.access.record import END, Record, closed_on_failure, one_piece
+from archec.access.record import END, Record, closed_on_failure
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, of_date
 from archec.access.viewer import Viewer
 from archec.errors import UsageError
+from archec.server.responses import BodyResponse, in_pieces
 
 WARC = "application/warc-record"
 _NOT_FOUND = "No Resource Found"
@@ -190,14 +191,14 @@ def _as_response(revisit: Record, http: bytes, original: Record | None) -> Recor
         if not http:
             kind, content_type = original.type, original.get("Content-Type")
     headers = [("WARC-Type", kind), *kept, ("Content-Type", content_type), ("Content-Length", str(len(http) + size))]
-    payload = original or Record((), b"", 0, one_piece(b""), revisit.close)
+    payload = original or Record((), b"", 0, in_pieces(b""), revisit.close)
     return Record(headers, http, size, payload.body, payload.close, revisit.version)
 
 
 def _merged_http(http: bytes, original: Record) -> bytes:
     """The HTTP header of a revisit, except for the headers that frame the payload, which are those of the original."""
     head, _, _ = http.partition(b"\n")
-    revisit = Record((), http, 0, one_piece(b""))
+    revisit = Record((), http, 0, in_pieces(b""))
     kept = [(name, value) for name, value in revisit.http_headers() if name.lower() not in _FRAMING]
     if not original.http:
         kept.append(("Content-Type", original.get("Content-Type")))
@@ -233,6 +234,6 @@ def answer_record(
     if negotiated:
         headers.append(("Vary", "accept-datetime"))
     made = answer(200, b"", WARC, headers)
-    return BodyAnswer(
+    return BodyResponse(
         made, record.size, record.body, record.close, record.head + record.http, END, packed=packed
     )

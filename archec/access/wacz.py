@@ -51,7 +51,6 @@ class WaczSource(LocalSource):
         self._lock = threading.Lock()
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.LocalSource`."""
         try:
             return self._index().parts(query, errors)
         except SourceFailed as error:
@@ -75,7 +74,6 @@ class WaczSource(LocalSource):
             self._folder.cleanup()
 
     def largest(self, query: Query) -> tuple[SortedFile, bool] | None:
-        """See :class:`archec.access.index_folders.FileSource`."""
         try:
             return self._index().largest(query)
         except SourceFailed:
@@ -123,7 +121,6 @@ class WaczResolver:
         self._offsets: dict[str, int] = {}
 
     def places(self, filename: str) -> Sequence[Place]:
-        """See :class:`archec.access.loading.Resolver`."""
         try:
             stamp = os.stat(self._path).st_mtime_ns
             if stamp != self._stamp:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection, Step
 from archec.access.errors import LoadFailed, Refused
-from archec.access.exchange import BodyAnswer, Exchange, answer
+from archec.access.exchange import Exchange, answer
 from archec.access.loading import WarcLoader
 from archec.access.query import Query, all_of, key_range
 from archec.access.record import exactly
@@ -24,6 +24,7 @@ from archec.access.sources import Errors
 from archec.access.stamps import of_date, upper
 from archec.access.viewer import NO_ROW, Viewer
 from archec.errors import UsageError
+from archec.server.responses import BodyResponse
 
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")
 _NOT_ONE = "the range is not exactly one record that you may load"
@@ -51,7 +52,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
             pieces = await loader.slice(filename, first, length)
             span = f"bytes {first}-{first + length - 1}/*"
             made = answer(206, b"", "application/octet-stream", [("Content-Range", span)])
-            return BodyAnswer(made, length, exactly(pieces, length))
+            return BodyResponse(made, length, exactly(pieces, length))
     viewer.check_empty()
     raise Refused(403, _NOT_ONE)
 

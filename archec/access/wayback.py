@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection
-from archec.access.exchange import JSON, BodyAnswer, answer, chunked, errors_of, in_thread
+from archec.access.exchange import JSON, answer, chunked, errors_of, in_thread
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
 from archec.access.ordering import sort_rows
@@ -32,6 +32,7 @@ from archec.access.rows import Row
 from archec.access.sources import Errors
 from archec.access.viewer import Viewer
 from archec.errors import UsageError
+from archec.server.responses import BodyResponse
 
 FIELDS = ("urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length")
 _NAMES = {"original": "url", "mimetype": "mime", "statuscode": "status"}
@@ -176,7 +177,7 @@ async def answer_wayback(
     media_type = JSON if wanted.as_json else "text/plain"
     headers = errors_of(errors)
     made = answer(200, b"", media_type, headers)
-    return BodyAnswer(made, -1, in_thread(chunks, errors), head=first, packed=wanted.gzip)
+    return BodyResponse(made, -1, in_thread(chunks, errors), head=first, packed=wanted.gzip)
 
 
 def _parts(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:

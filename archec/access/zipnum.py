@@ -59,7 +59,6 @@ class ZipNum:
         self._summary, self._folder, self._places, self._name = summary, folder, places, name
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.ordering.SortedLines`."""
         for block in blocks_of(self._summary, start, end):
             for line in self._lines(block):
                 if line >= end:
@@ -68,7 +67,6 @@ class ZipNum:
                     yield line
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.ordering.SortedLines`."""
         for block in self._summary.backward(b"", end):
             for line in reversed(self._lines(block)):
                 if line < start:
@@ -128,7 +126,6 @@ class ZipNumFile(IndexFile):
         super().__init__(path, name, _is_block, shown_path)
 
     def lines(self, *, at_once: bool) -> tuple[ZipNum, LineReader]:
-        """See :meth:`archec.access.index_files.IndexFile.lines`."""
         summary, _ = self.opened(at_once=at_once)
         return ZipNum(summary, self.path.parent, _places(self.path), self.name), any_row
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
@@ -28,13 +27,6 @@ from archec.oai.items import index_entry, known_obis
 from archec.oai.sets import SetRules
 
 _log = logging.getLogger("archec.oai")
-
-
-class FollowStep(NamedTuple):
-    """The result of one step: the number of changed items, and whether the index has caught up with the catalogue."""
-
-    changed: int
-    done: bool
 
 
 class Follower:
@@ -60,16 +52,13 @@ class Follower:
         self._has_run, self._is_complete = has_run, is_complete
         self._is_ours = False
 
-    def catch_up(self) -> int:
-        """Performs all steps until the index has caught up; returns the number of changed items."""
-        return sum(step.changed for step in self.steps())
-
     def check(self) -> None:
         """Raises :class:`CatalogueError` if the index belongs to another archive than the catalogue."""
         self._check_archive(self._index.state(), self._catalogue.position())
 
-    def steps(self) -> Iterator[FollowStep]:
-        """Performs one pass, chunk by chunk; only the last step has ``done`` set.
+    def steps(self) -> Iterator[int]:
+        """Performs one pass, after which the index has caught up with the catalogue. Yields the number of changed items
+        of each chunk.
 
         Raises :class:`CatalogueError` if an engine fails, or if the catalogue belongs to another archive.
         """
@@ -81,7 +70,6 @@ class Follower:
             # The sets of every item are computed again; an item whose sets differ gets a new datestamp.
             state = _from_start(state)._replace(rules=self._rules.checksum)
         if state.seen == goal and state.ready and not state.whole:
-            yield FollowStep(0, True)
             return
         if state.seen.run and not self._has_run(state.seen.run):
             if not state.whole:
@@ -91,7 +79,6 @@ class Follower:
             if not state.whole:
                 _log.info("the catalogue is behind the OAI index, which waits for it")
                 self._publish([], _from_start(state))
-            yield FollowStep(0, True)
             return
         # From the least id of the stamp reached: a later batch of that second may have lesser ids.
         state = state._replace(cursors=tuple(cursor._replace(id="") for cursor in state.cursors))
@@ -105,10 +92,9 @@ class Follower:
         self._publish([], state)
         if state.whole:
             yield from self._delete_unknown(state)
-        yield FollowStep(0, True)
 
-    def _publish(self, entries: Sequence[IndexEntry], state: IndexState) -> FollowStep:
-        return FollowStep(self._index.publish(entries, state, self._clock), False)
+    def _publish(self, entries: Sequence[IndexEntry], state: IndexState) -> int:
+        return self._index.publish(entries, state, self._clock)
 
     def _changed(self, kind: Kind, cursor: Cursor, last: int) -> Iterator[list[Obi]]:
         """Yields chunks of changes after ``cursor``, up to the stamp ``last``."""
@@ -134,7 +120,7 @@ class Follower:
         self._is_ours = bool(archive)
         return state._replace(archive=state.archive or archive)
 
-    def _delete_unknown(self, state: IndexState) -> Iterator[FollowStep]:
+    def _delete_unknown(self, state: IndexState) -> Iterator[int]:
         """Turns items that the catalogue does not know into deleted records. Postponed if it may be incomplete."""
         after: SortKey | None = None
         while rows := self._index.page(ListQuery(ITEM_KINDS, "", 0, END_OF_TIME), after, self._chunk):

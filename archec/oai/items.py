@@ -8,9 +8,9 @@ and 32 hexadecimal digits of a hash of its URL: it never changes, and does not r
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b, sha256
 from urllib.parse import quote, unquote_to_bytes
 
@@ -35,9 +35,7 @@ DOMAIN = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z][a-zA-Z0-9-]*)+")
 _LOCAL_SAFE = "-_.!~*'();/?:@&=+$,"
 
 _MAX_PUBLISHERS = 5000
-"""Number of series whose publisher is cached ..."""
-_PUBLISHER_AGE = 600.0
-"""... for this many seconds."""
+"""Number of series whose publisher is cached."""
 
 # -- identifiers ----------------------------------------------------------------------------------
 
@@ -74,7 +72,7 @@ def local_of(domain: str, given: str) -> str | None:
 # -- input of formats -----------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass
 class Item:
     """A held item: its document in the catalogue and, for a tobi, its newest contents.
 
@@ -88,31 +86,25 @@ class Item:
     text: str = ""
     readable: bool = True
     last_seen: int = 0
-    _template: Template | None = field(default=None, repr=False)
-    _values: dict[str, list[str]] | None = field(default=None, repr=False)
 
     @property
     def noted(self) -> int:
         """The tist at which its newest contents were noted."""
         return max(self.obi.history.noted, default=0)
 
-    @property
+    @cached_property
     def template(self) -> Template:
         """The parsed template of a tobi."""
-        if self._template is None:
-            self._template = parse(self.text)
-        return self._template
+        return parse(self.text)
 
-    @property
+    @cached_property
     def values(self) -> dict[str, list[str]]:
         """The non-empty values of the template's fields by canonical name, including the fields of clusters."""
-        if self._values is None:
-            found: dict[str, list[str]] = {}
-            for name, value in zip(self.template.names, self.template.values, strict=True):
-                if value:
-                    found.setdefault(name, []).append(value)
-            self._values = found
-        return self._values
+        found: dict[str, list[str]] = {}
+        for name, value in zip(self.template.names, self.template.values, strict=True):
+            if value:
+                found.setdefault(name, []).append(value)
+        return found
 
 
 # -- for the index --------------------------------------------------------------------------------
@@ -142,9 +134,9 @@ def known_obis(catalogue: Catalogue, rows: Sequence[IndexRow]) -> dict[str, Obi]
 class ItemReader:
     """Reads items with their contents, from the catalogue's documents and the store's bytes. Thread-safe."""
 
-    def __init__(self, archive: Archive, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._layout, self._catalogue, self._clock = archive.layout, archive.catalogue, clock
-        self._publishers: dict[str, tuple[float, str]] = {}
+    def __init__(self, archive: Archive) -> None:
+        self._layout, self._catalogue = archive.layout, archive.catalogue
+        self._publishers: dict[str, str] = {}
         self._evidence: tuple[Position, Evidence] | None = None
 
     def items(
@@ -171,11 +163,12 @@ class ItemReader:
                     )
 
     def _known_evidence(self) -> Evidence:
-        """The evidence of the data sets, as of the catalogue's position."""
+        """The evidence of the data sets, as of the catalogue's position, at which everything cached is read again."""
         position = self._catalogue.position()
         known = self._evidence
         if known is None or known[0] != position:
             known = self._evidence = position, evidence_of(self._catalogue)
+            self._publishers = {}
         return known[1]
 
     def titles(self, handles: Collection[str]) -> dict[str, str]:
@@ -184,11 +177,10 @@ class ItemReader:
         return {id_: tobi.newest.title for id_, tobi in tobis.items() if tobi.newest is not None and tobi.newest.title}
 
     def publisher(self, series: str) -> str:
-        """The provider or publisher in a series' template, "" if there is none; cached for a while."""
-        now = self._clock()
-        known = self._publishers.get(series)
-        if known is not None and now < known[0]:
-            return known[1]
+        """The provider or publisher in a series' template, "" if there is none."""
+        known = self._publishers
+        if series in known:
+            return known[series]
         tobi = self._catalogue.obis("tobi", [series]).get(series)
         name = ""
         if tobi is not None:
@@ -196,9 +188,9 @@ class ItemReader:
                 template = _read_item(reader, "", tobi).template
             names = [one.name for prefix in ("Provider", "Publisher") for one in template.clusters_of(prefix)]
             name = next(filter(None, names), "")
-        if len(self._publishers) >= _MAX_PUBLISHERS:
-            self._publishers.clear()
-        self._publishers[series] = (now + _PUBLISHER_AGE, name)
+        if len(known) >= _MAX_PUBLISHERS:
+            known.clear()
+        known[series] = name
         return name
 
     def earliest(self) -> int | None:

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -35,7 +34,7 @@ from archec.oai.provider import OaiAnswer, answer
 from archec.oai.repository import NOWHERE, Repository, make_repository, open_index
 from archec.oai.request import LISTS, Argument, parse_arguments
 from archec.oai.sets import SetRules
-from archec.server.responses import PiecewiseResponse, choose_coding, encode
+from archec.server.responses import BodyResponse, choose_coding, encode, in_pieces, nothing
 from archec.store.journal_reader import journal_of
 
 _log = logging.getLogger("archec.oai")
@@ -140,7 +139,7 @@ class OaiCapability:
                 steps = self._follower.steps()
                 while not stop.is_set():
                     step = await to_thread.run_sync(next, steps, None, limiter=limiter)
-                    if step is None or step.done:
+                    if step is None:
                         break
                     await asyncio.sleep(_CHUNK_PAUSE)
                 else:
@@ -194,19 +193,17 @@ class OaiCapability:
         verb = next((value for name, value in arguments if name == "verb"), None)
         if not self._ready and (verb in LISTS or any(name == "identifier" for name, _ in arguments)):
             return self._refusal("The index is being built.")
-        if verb not in LISTS:
-            return await self._answered(request, arguments, self._other_threads)
-        if self._lists >= self._oai.max_lists:
+        is_list = verb in LISTS
+        if is_list and self._lists >= self._oai.max_lists:
             return self._refusal("Too many harvests at once.")
-        self._lists += 1
+        self._lists += is_list
         try:
-            response = await self._answered(request, arguments, self._list_threads)
+            return await self._answered(request, arguments, is_list)
         except BaseException:
-            self._lists -= 1
+            self._lists -= is_list
             raise
-        return _ListResponse(response, self._list_ended)
 
-    def _list_ended(self) -> None:
+    async def _list_ended(self) -> None:
         self._lists -= 1
 
     def _refusal(self, reason: str) -> Response:
@@ -214,7 +211,8 @@ class OaiCapability:
         after = max(1, round(self._oai.retry_after))
         return PlainTextResponse(f"{reason} Try again in {after} s.\n", 503, {"Retry-After": str(after)})
 
-    async def _answered(self, request: Request, arguments: list[Argument], limiter: CapacityLimiter | None) -> Response:
+    async def _answered(self, request: Request, arguments: list[Argument], is_list: bool) -> Response:
+        limiter = self._list_threads if is_list else self._other_threads
         base_url = self._repository.base_url or str(request.url.replace(query="", fragment=""))
         coding = choose_coding(request.headers.get("accept-encoding", ""))
         made, body, coding = await to_thread.run_sync(self._work, arguments, base_url, coding, limiter=limiter)
@@ -222,26 +220,13 @@ class OaiCapability:
         headers = {"Vary": "Accept-Encoding", **_SAFE}
         if coding:
             headers["Content-Encoding"] = coding
-        return PiecewiseResponse(body, type_=_XML, headers=headers)
+        plain = Response(None, 200, headers, _XML)
+        return BodyResponse(plain, len(body), in_pieces(body), self._list_ended if is_list else nothing)
 
     def _work(self, arguments: list[Argument], base_url: str, coding: str) -> tuple[OaiAnswer, bytes, str]:
         """In a worker thread: the response, and its encoded body."""
         made = answer(self._repository, arguments, base_url, self._clock())
         return made, *encode(made.body, coding)
-
-
-class _ListResponse(Response):
-    """A response that calls ``done`` when it has been sent or its client has disconnected."""
-
-    def __init__(self, response: Response, done: Callable[[], None]) -> None:
-        self._response, self._done = response, done
-        self.background = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        try:
-            await self._response(scope, receive, send)
-        finally:
-            self._done()
 
 
 async def _body(request: Request, max_size: int, timeout: float) -> bytes | Response:

@@ -152,18 +152,20 @@ class SetRules:
 
 def reversed_host(host: str) -> list[str]:
     """``www.nber.org:8080`` gives org, nber, www, :8080; an IP address is one part."""
-    name, colon, port = host.rpartition(":")
-    if not colon or not port.isdigit():
-        name, port = host, ""
+    name, port = _split(host)
     labels = [name] if _ADDRESS.fullmatch(name) else [label for label in name.split(".")[::-1] if label]
     return [*labels, f":{port}"] if port else labels
 
 
 def _is_within(host: str, domain: str) -> bool:
-    name, colon, port = host.rpartition(":")
-    if not colon or not port.isdigit():
-        name = host
+    name, _ = _split(host)
     return host == domain or name == domain or name.endswith(f".{domain}")
+
+
+def _split(host: str) -> tuple[str, str]:
+    """The name of a host, and its port or ""."""
+    name, colon, port = host.rpartition(":")
+    return (name, port) if colon and port.isdigit() else (host, "")
 
 
 # -- names for people -----------------------------------------------------------------------------

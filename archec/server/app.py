@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from html import escape
 from typing import Protocol
 
@@ -29,17 +29,18 @@ class Capability(Protocol):
         """Its routes. No two capabilities share a path."""
         ...
 
-    def running(self) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
         """Entered when the server starts, and left when all requests are complete."""
-        ...
+        yield
 
     def healthy(self, request: Request) -> str:
         """Returns "" if it works, otherwise the fault, as far as whoever asks may know it. Must not block."""
-        ...
+        return ""
 
     def metrics(self) -> Iterable[Metric]:
         """Its current metrics for ``/metrics``. Must not block."""
-        ...
+        return ()
 
 
 def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
@@ -102,9 +103,9 @@ def _parts(names: Sequence[str]) -> Callable[[str], str]:
     return part_of
 
 
-class AbsentCapability:
-    """Stands in for a capability that this server lacks: its paths answer 503 with the reason. See
-    :class:`Capability`."""
+class AbsentCapability(Capability):
+    """Stands in for a capability that this server lacks: its paths answer 503 with the reason. The
+    server runs without it on purpose, so it is healthy."""
 
     page = ""
 
@@ -118,16 +119,3 @@ class AbsentCapability:
 
     async def _serve(self, request: Request) -> Response:
         return PlainTextResponse(f"{self._reason}\n", 503, {"Retry-After": "3600"})
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Does nothing."""
-        yield
-
-    def healthy(self, request: Request) -> str:
-        """Always healthy: the server runs without it on purpose."""
-        return ""
-
-    def metrics(self) -> Iterable[Metric]:
-        """No metrics."""
-        return ()

@@ -103,7 +103,6 @@ class Observed:
         self._seconds = Histogram("archec_http_request_seconds", "Time to answer.", buckets=_BUCKETS, registry=registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

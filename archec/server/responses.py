@@ -7,10 +7,11 @@ it to clients that refuse it (``gzip;q=0``). Clients that do not ask for a codin
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import lru_cache
 
 import zstandard
+from anyio import to_thread
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -22,7 +23,8 @@ _MINIMUM = 500
 _ZLIB_LEVEL = 1
 """Output is a quarter larger than at level 6, in a third of the time."""
 _ZSTD_LEVEL = 3
-_PIECE = 1 << 16
+PIECE = 1 << 16
+"""Size in bytes of the pieces in which a body is sent."""
 
 
 @lru_cache(maxsize=256)
@@ -64,19 +66,58 @@ def encode(body: bytes, coding: str) -> tuple[bytes, str]:
     return packer.compress(body) + packer.flush(), coding
 
 
-class PiecewiseResponse(Response):
-    """A response that sends ``body`` in pieces, so that a slow client slows down the sender instead of filling memory.
-    The call returns once nearly everything is sent."""
+async def nothing() -> None:
+    """A ``close`` that does nothing."""
 
-    def __init__(self, body: bytes, *, status: int = 200, type_: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(body, status, dict(headers or {}), type_)
+
+async def in_pieces(body: bytes) -> AsyncIterator[bytes]:
+    """Yields bytes in memory as a body."""
+    for start in range(0, len(body), PIECE):
+        yield body[start : start + PIECE]
+
+
+class BodyResponse(Response):
+    """A copy of the response ``made`` that streams a body between ``head`` and ``tail``, with gzip if ``packed``.
+
+    A slow client slows down the sender instead of filling memory. ``size`` is -1 if it is unknown or if there is no
+    body. If the body ends early, the connection is closed. ``close`` is called once nearly everything is sent.
+    """
+
+    def __init__(
+        self,
+        made: Response,
+        size: int,
+        body: AsyncIterator[bytes],
+        close: Callable[[], Awaitable[None]] = nothing,
+        head: bytes = b"",
+        tail: bytes = b"",
+        *,
+        packed: bool = False,
+    ) -> None:
+        super().__init__(None, made.status_code)
+        self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
+        self._head, self._body, self._tail, self._close, self._packed = head, body, tail, close, packed
+        if packed:
+            self.raw_headers.append((b"content-encoding", b"gzip"))
+        elif size >= 0:
+            self.raw_headers.append((b"content-length", b"%d" % (len(head) + size + len(tail))))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        body = memoryview(self.body)
-        if scope["method"] == "HEAD":
-            body = body[:0]
-        for start in range(0, max(len(body), 1), _PIECE):
-            piece = bytes(body[start : start + _PIECE])
-            await send({"type": "http.response.body", "body": piece, "more_body": start + _PIECE < len(body)})
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body", "body": b""})
+                return
+            packer = zlib.compressobj(1, wbits=31) if self._packed else None
+            waiting = self._head
+            async for piece in self._body:
+                waiting += piece
+                if len(waiting) >= PIECE:
+                    data = waiting if packer is None else await to_thread.run_sync(packer.compress, waiting)
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                    waiting = b""
+            last = waiting + self._tail
+            last = last if packer is None else packer.compress(last) + packer.flush()
+            await send({"type": "http.response.body", "body": last})
+        finally:
+            await self._close()

@@ -14,10 +14,11 @@ from warc_files import Crawl
 
 from archec.access.exchange import Exchange
 from archec.access.memento import Addresses
-from archec.access.record import Record, one_piece
+from archec.access.record import Record
 from archec.access.replay import answer_replay
 from archec.access.resource import Loaded
 from archec.access.rows import NOWHERE, Row
+from archec.server.responses import in_pieces
 
 U = "http://a.org/x?b=2&a=1"
 PART = "http://a.org/part"
@@ -219,7 +220,7 @@ def test_a_part_of_an_unknown_or_impossible_whole(told: str, given: str, status:
     http = f"HTTP/1.1 206 Partial Content\r\nContent-Range: {told}\r\n\r\n".encode()
     row = Row(b"", "org,a)/", STAMPS[0], {"url": U}, NOWHERE)
     exchange = Exchange({"method": "GET", "path": "/", "headers": [(b"range", given.encode())]}, None)  # type: ignore[arg-type]
-    loaded = Loaded(row, Record((), http, 5, one_piece(b"abcde")))
+    loaded = Loaded(row, Record((), http, 5, in_pieces(b"abcde")))
     answer = answer_replay(exchange, loaded, Addresses("http://x", U), "")
     assert (answer.status_code, answer.headers.get("content-range", "")) == (status, span)
 

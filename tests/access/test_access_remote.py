@@ -20,8 +20,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.errors import LoadFailed
 from archec.access.loading import PrefixResolver
-from archec.access.record import one_piece
 from archec.access.remote import filled, spooled
+from archec.server.responses import in_pieces
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_a_body_of_unknown_size_has_limits(get: httpx.Client, monkeypatch: pytes
 
     async def fills() -> None:
         with open("/dev/full", "wb", buffering=0) as full:
-            await spooled(one_piece(b"x"), full, 10)
+            await spooled(in_pieces(b"x"), full, 10)
 
     with pytest.raises(LoadFailed, match="No space left"):
         asyncio.run(fills())

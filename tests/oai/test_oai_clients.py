@@ -146,7 +146,7 @@ def replay(folder: Path, files: Iterable[Path], client: Client) -> tuple[RealArc
     for file in files:
         gather(config, Options(file=file, fetch=False, accept=frozenset(["all"])), Silent())
         archive = archive or RealArchive(config, OaiConfig())
-        archive.follower.catch_up()
+        sum(archive.follower.steps())
         archive.clock.pass_(60)
         mirror.update(compared(archive, client, **since))
         since = {"from_": iso(int(archive.clock()))}

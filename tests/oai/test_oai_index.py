@@ -170,12 +170,12 @@ def test_a_fresh_index_has_the_stamps_of_the_catalogue(world: World) -> None:
 
 def test_two_batches_of_one_second(world: World) -> None:
     world.write(paper("RePEc:aaa:s:5", 0))
-    world.follower.catch_up()
+    sum(world.follower.steps())
     world.write(paper("RePEc:aaa:s:1", 0), paper("RePEc:aaa:s:9", 0))
     world.show()
     assert [one[-1] for one in world.identifiers()] == ["5", "1", "9"]
     world.write(paper("RePEc:aaa:s:5", 0, title="changed twice in a second"))
-    world.follower.catch_up()
+    sum(world.follower.steps())
     world.write(paper("RePEc:aaa:s:5", 0, title="and again", lost=True))
     world.show()
     assert len(world.identifiers()) == 3
@@ -195,7 +195,7 @@ def test_a_catalogue_that_is_being_rebuilt_changes_nothing(world: World) -> None
         world.show(obi)
     before = world.identifiers(), world.index.state().seen
     world.catalogue.clear()
-    assert world.follower.catch_up() == 0
+    assert sum(world.follower.steps()) == 0
     assert (world.identifiers(), world.index.state().seen) == before
 
 
@@ -204,12 +204,12 @@ def test_small_chunks_and_a_stop_in_between(tmp_path: Path) -> None:
     world.write(*(paper(f"RePEc:aaa:s:{n}", 0) for n in range(7)), *(file(f"http://h.org/{n}", 0) for n in range(5)))
     for _ in range(20):
         steps = world.follower.steps()
-        done = next(steps).done
+        done = next(steps, None) is None
         steps.close()
         if done:
             break
         assert not world.index.state().ready
-        next(iter(world.follower.steps()))
+        next(world.follower.steps(), None)
     world.show()
     assert len(world.identifiers()) == 12
     world.close()
@@ -276,7 +276,7 @@ def move(world: World, moves: list[Move], version: Callable[[], int]) -> None:
         elif what == "file":
             world.write(file(f"http://h{n % 3}.org/{n}", 0, tist=1_200_000_000 + version()))
         elif what == "follow":
-            world.follower.catch_up()
+            sum(world.follower.steps())
         else:
             world.clock.pass_(n / 4)
 
@@ -328,7 +328,7 @@ def test_a_writer_at_work_neither_shifts_nor_doubles_nor_loses(memory_path: Path
                 for rest in pending:
                     move(world, rest, lambda: next(versions))
                 if part is later:
-                    world.follower.catch_up()
+                    sum(world.follower.steps())
                     world.clock.pass_(70)
             whole = titles_and_stamps(world, [], lambda: None)
             assert mirror == {one[0]: one[2] for one in whole}

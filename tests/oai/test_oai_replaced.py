@@ -50,7 +50,7 @@ class Replaced(World):
             self.catalogue, self.index, rules, has_run=lambda run: run in self.runs,
             is_complete=lambda: self.complete, chunk=2, clock=self.clock,
         )  # fmt: skip
-        changed = follower.catch_up()
+        changed = sum(follower.steps())
         self.clock.pass_(70)
         return changed
 

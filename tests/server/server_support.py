@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from archec.config import ServerConfig
 from archec.errors import BadName, CatalogueGone
 from archec.server.app import Capability, make_app
-from archec.server.responses import PiecewiseResponse
+from archec.server.responses import BodyResponse, in_pieces
 
 LARGE = b"0123456789abcdef" * (1 << 20)
 
@@ -46,7 +46,7 @@ class Sample:
         return PlainTextResponse("hello")
 
     async def large(self, request: Request) -> Response:
-        return PiecewiseResponse(LARGE, type_="application/octet-stream")
+        return BodyResponse(Response(None, 200, None, "application/octet-stream"), len(LARGE), in_pieces(LARGE))
 
     def slow(self, request: Request) -> Response:
         self.events.append("slow")
