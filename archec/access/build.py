@@ -18,7 +18,7 @@ from archec.access.redisindex import RedisResolver, RedisSource
 from archec.access.remote import Web
 from archec.access.remote_indexes import CdxSource, LiveSource, MementoSource
 from archec.access.remote_records import RangeReader, ReplayLoader
-from archec.access.sources import AskedSource, LocalSource, NoSource
+from archec.access.sources import AskedSource, LocalSource
 from archec.access.wacz import WaczResolver, WaczSource
 from archec.access.warcindex import index_path
 from archec.archive.opening import Archive, opened
@@ -101,7 +101,7 @@ class Builder:
             else:
                 yield self._warcs(self._resolver(resource, step.timeout), step, resource.source)
 
-    def _warcs(self, resolver: Resolver, step: StepConfig, source: str = "") -> Loader:
+    def _warcs(self, resolver: Resolver, step: StepConfig, source: str) -> Loader:
         return WarcLoader(resolver, RangeReader(self.web, step.timeout), source)
 
     def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
@@ -117,11 +117,10 @@ class Builder:
             except ArchecError as error:
                 _log.warning("collection source %s: %s", source.name, error)
                 archive = None
-        if archive is None:
-            return NoSource(source.name, "archec", "there is no archive")
-        if archive not in self.archives:
-            self.archives.append(archive)
-        loaders.append(OwnLoader(archive))
+        if archive is not None:
+            loaders.append(OwnLoader(archive))
+            if archive not in self.archives:
+                self.archives.append(archive)
         return OwnSource(source.name, archive)
 
     def _resolver(self, resource: ResourceConfig, timeout: float) -> Resolver:

@@ -126,7 +126,7 @@ def _complete_merge(file: Path) -> None:
     if first is None or not file.exists():
         return
     with _searched(file) as lines:
-        if _has(lines, first):
+        if any(line.rstrip(b"\r") == first for line in _Finder(lines).at(first)):
             write_lines(newer, _without(_lines(newer), _lines(file)))
 
 
@@ -134,10 +134,6 @@ def _complete_merge(file: Path) -> None:
 def _searched(file: Path) -> Iterator[SortedFile]:
     with storage_errors(file), open(file, "rb") as opened:
         yield SortedFile(os.dup(opened.fileno()), skip_mark(opened), file.name)
-
-
-def _has(lines: SortedFile, line: bytes) -> bool:
-    return any(found.rstrip(b"\r") == line for found in lines.forward(line, line + b"\r\0"))
 
 
 def _without(lines: Iterator[bytes], others: Iterable[bytes]) -> Iterator[bytes]:

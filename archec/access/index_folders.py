@@ -73,7 +73,7 @@ class FileSource(LocalSource):
 
     def faults(self) -> Iterable[str]:
         """The faults of its files. An empty directory is not a fault: every answer reports it."""
-        return [file.fault for file in self._present(Errors()) if file.fault]
+        return [file.fault for file in list(self._files.values()) if file.fault]
 
     def largest(self, query: Query) -> tuple[SortedFile, bool] | None:
         """The file with the most data in the range of a query, and whether it is the summary of a ZipNum index. Pages

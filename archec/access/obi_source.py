@@ -41,11 +41,14 @@ class OwnSource(LocalSource):
 
     type = TYPE
 
-    def __init__(self, name: str, archive: Archive) -> None:
+    def __init__(self, name: str, archive: Archive | None) -> None:
         super().__init__(name)
         self._archive = archive
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        if self._archive is None:
+            errors[self.name] = "there is no archive"
+            return ()
         origin = Origin(self.name, self.name, TYPE)
         if not query.key:
             return [ordered_rows(Stretch(self._archive, query, _lines_of), any_row, origin, query)]
@@ -56,7 +59,8 @@ class OwnSource(LocalSource):
     def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
         """See :class:`archec.access.sources.LocalSource`. SQLite is as fast as an index file; a database server may
         take longer."""
-        return self.parts(query, errors) if self._archive.catalogue.url.startswith("sqlite:") else None
+        at_once = self._archive is None or self._archive.catalogue.url.startswith("sqlite:")
+        return self.parts(query, errors) if at_once else None
 
 
 class OwnLoader:

@@ -15,7 +15,6 @@ from archec.access.errors import SourceFailed
 from archec.access.index_files import SortedFile
 from archec.access.index_folders import FileSource
 from archec.access.query import DEFAULT_LIMIT, Argument, Arguments, KeyRange, Query
-from archec.access.wacz import WaczSource
 from archec.access.zipnum import blocks_of, parse_block
 from archec.errors import UsageError
 
@@ -114,12 +113,12 @@ def summary_of(collection: Collection, query: Query, pages: Pages | None) -> Ite
     return islice(lines, min(query.limit or DEFAULT_LIMIT, DEFAULT_LIMIT))
 
 
-def _paged_source(collection: Collection, query: Query) -> FileSource | WaczSource:
+def _paged_source(collection: Collection, query: Query) -> FileSource:
     hint = "use limit and resumeKey of /cdx/search/cdx instead of page"
     if query.order != "ascending":
         raise UsageError(f"pages are not supported with closest or sort=reverse: {hint}")
     step = collection.steps[0]
     source = step.local[0] if len(step.local) == 1 else None
-    if len(collection.steps) > 1 or step.remote or step.grouped or not isinstance(source, (FileSource, WaczSource)):
+    if len(collection.steps) > 1 or step.remote or step.grouped or not isinstance(source, FileSource):
         raise UsageError(f"pages are not supported for groups, sequences, other archives and $archive: {hint}")
     return source

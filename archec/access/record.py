@@ -17,7 +17,7 @@ from typing import IO
 from anyio import to_thread
 
 from archec.access.errors import LoadFailed
-from archec.access.stamps import iso_date
+from archec.access.stamps import iso_date, of_date
 from archec.server.responses import in_pieces, nothing
 from archec.warc.framing import BlockDigest
 
@@ -73,9 +73,21 @@ class Record:
         return self.get("WARC-Type")
 
     @property
+    def url(self) -> str:
+        """The URL that was captured, or ""."""
+        return self.get("WARC-Target-URI").strip("<> ")
+
+    @property
+    def timestamp(self) -> str:
+        """The time of the capture, or "" if it is not valid."""
+        stamp = of_date(self.get("WARC-Date"))
+        return stamp if len(stamp) == 14 else ""
+
+    @property
     def head(self) -> bytes:
         """The WARC header including the empty line."""
-        return self.raw or head_bytes(self.headers, self.version)
+        lines = [self.version, *(f"{name}: {value}" for name, value in self.headers), "", ""]
+        return self.raw or "\r\n".join(lines).encode("utf-8", "surrogateescape")
 
     @property
     def http_status(self) -> str:
@@ -104,12 +116,6 @@ class Record:
         """The first HTTP header with this name, or ""."""
         wanted = name.lower()
         return next((value for key, value in self.http_headers() if key.lower() == wanted), "")
-
-
-def head_bytes(headers: Headers, version: str = "WARC/1.0") -> bytes:
-    """A WARC header including the empty line."""
-    lines = [version, *(f"{name}: {value}" for name, value in headers), "", ""]
-    return "\r\n".join(lines).encode("utf-8", "surrogateescape")
 
 
 def parse_headers(data: bytes) -> list[tuple[str, str]]:

@@ -74,7 +74,7 @@ class ReplayLoader:
         if response.headers.get("warcserver-type") == "warc" or kind == "application/warc-record":
             with in_time(self._seconds):
                 return await read_record(arriving(response), stack.aclose, url)
-        http = _http_head(response, url, is_live=row.origin.type == "live")
+        http = _http_head(response, is_live=row.origin.type == "live")
         size, body = await self._sized(stack, response)
         shown = response.headers.get("content-length", "0") if response.request.method == "HEAD" else str(size)
         lines = [*http, ("Content-Length", shown)]
@@ -159,7 +159,7 @@ def _is_memento(response: Response) -> bool:
     return "memento-datetime" in response.headers
 
 
-def _http_head(response: Response, url: str, *, is_live: bool) -> list[tuple[str, str]]:
+def _http_head(response: Response, *, is_live: bool) -> list[tuple[str, str]]:
     """The headers of a response as they were when it was captured."""
     found: list[tuple[str, str]] = []
     for raw_name, raw_value in response.headers.raw:

@@ -71,7 +71,6 @@ def answer_replay(
     if _is_known(exchange, tag, record):
         return _without_body(record, answer(304, b"", "text/html", headers))
     part = _part(exchange, held, tag) if held is not None else None
-    media_type = record.media_type or "application/octet-stream"
     body = dechunked(record.body) if chunked else record.body
     if held is not None and part is not None:
         first, length = part
@@ -83,7 +82,7 @@ def answer_replay(
     if status == 206 and part is None and (given := record.http_header("content-range")):
         headers.append(("Content-Range", given))
     headers += _original_headers(record, row.url, at, row.timestamp)
-    made = answer(status, b"", media_type, headers)
+    made = answer(status, b"", record.media_type or "application/octet-stream", headers)
     if status in (204, 304):
         return _without_body(record, made)
     return BodyResponse(made, size, body, record.close)

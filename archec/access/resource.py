@@ -41,13 +41,10 @@ class Loaded(NamedTuple):
     @property
     def timestamp(self) -> str:
         """The time of the record. Another server may have given another one than that of the row."""
-        stamp = of_date(self.record.get("WARC-Date"))
-        return stamp if len(stamp) == 14 else self.row.timestamp
+        return self.record.timestamp or self.row.timestamp
 
 
-async def load(
-    collection: Collection, query: Query, viewer: Viewer, errors: Errors, asked: Asked = _GET
-) -> Loaded:
+async def load(collection: Collection, query: Query, viewer: Viewer, errors: Errors, asked: Asked = _GET) -> Loaded:
     """Returns the first record that can be loaded. Raises Refused: 451 or 403 if the viewer may not have it, 404 if
     there is none."""
     refused: Refused | None = None
@@ -67,7 +64,7 @@ async def load(
                 async with closed_on_failure(record.close):
                     if row.origin.type != "live" and is_self_redirect(record, row.url):
                         raise LoadFailed("a redirect to itself")
-                    return Loaded(row, await resolved(collection, step, row, record, viewer, errors))
+                    return Loaded(row, await resolved(collection, row, record, viewer, errors))
             except LoadFailed as error:
                 errors[row.origin.source] = error.message
     raise refused or viewer.nothing(_NOT_FOUND, errors)
@@ -100,11 +97,8 @@ def check_record(record: Record, row: Row, viewer: Viewer) -> None:
     anyone who may add rows could add one that points to any other record."""
     if row.origin.type == TYPE or viewer.rules.are_trivial:
         return
-    stamp = of_date(record.get("WARC-Date"))
-    url = record.get("WARC-Target-URI").strip("<> ") or row.url
-    fields = {**row.fields, "url": url, "mime": record.media_type}
-    when = stamp if len(stamp) == 14 else row.timestamp
-    viewer.check_content(Row(row.line, row.urlkey, when, fields, row.origin))
+    fields = {**row.fields, "url": record.url or row.url, "mime": record.media_type}
+    viewer.check_content(Row(row.line, row.urlkey, record.timestamp or row.timestamp, fields, row.origin))
 
 
 def is_self_redirect(record: Record, url: str) -> bool:
@@ -122,9 +116,7 @@ def _bare(url: str) -> str:
 # -- revisits ---------------------------------------------------------------------------------------
 
 
-async def resolved(
-    collection: Collection, step: Step, row: Row, record: Record, viewer: Viewer, errors: Errors
-) -> Record:
+async def resolved(collection: Collection, row: Row, record: Record, viewer: Viewer, errors: Errors) -> Record:
     """Returns the record, or for a revisit a response with the payload of the capture that it refers to.
 
     Raises LoadFailed if that capture is not found. It is not needed for a revisit that redirects.
@@ -133,7 +125,7 @@ async def resolved(
         return record
     if record.http_status[:1] == "3" and record.http_status != "304":
         return _as_response(record, record.http, None)
-    original = await _original(collection, step, row, record, viewer, errors)
+    original = await _original(collection, row, record, viewer, errors)
     if original is None:
         raise LoadFailed("the capture that a revisit refers to is not found")
     await record.close()
@@ -142,7 +134,7 @@ async def resolved(
 
 
 async def _original(
-    collection: Collection, step: Step, row: Row, record: Record, viewer: Viewer, errors: Errors
+    collection: Collection, row: Row, record: Record, viewer: Viewer, errors: Errors
 ) -> Record | None:
     url = record.get("WARC-Refers-To-Target-URI") or row.url
     wanted = of_date(record.get("WARC-Refers-To-Date")).ljust(14, "0")
@@ -225,7 +217,7 @@ def answer_record(
         ("Archive-Source-Coll", row.origin.coll),
         ("Memento-Datetime", http_date(loaded.timestamp)),
         ("Link", links),
-        ("WARC-Target-URI", as_uri(record.get("WARC-Target-URI").strip("<> ") or row.url)),
+        ("WARC-Target-URI", as_uri(record.url or row.url)),
         ("Warcserver-Type", "warc"),
         ("Warcserver-Source-Coll", as_uri(row.origin.source)),
         ("Warcserver-Cdx", cdx[:_MAX_CDX]),

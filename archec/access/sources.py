@@ -75,19 +75,6 @@ class LocalSource(Source):
         """One-time work before the first use, if any. May take long."""
 
 
-class NoSource(LocalSource):
-    """A source that is always empty and reports why."""
-
-    def __init__(self, name: str, type_: str, reason: str) -> None:
-        super().__init__(name)
-        self.type, self._reason = type_, reason
-
-    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """Returns nothing and reports the reason."""
-        errors[self.name] = self._reason
-        return ()
-
-
 def guarded(rows: Iterator[Row], name: str, errors: Errors) -> Iterator[Row]:
     """Yields rows until the source fails; the reason is then added to ``errors``."""
     try:

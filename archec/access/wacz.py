@@ -15,16 +15,15 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from archec.access.errors import LoadFailed, SourceFailed
-from archec.access.index_files import ENDINGS, MAX_UNPACKED, SortedFile
+from archec.access.errors import LoadFailed
+from archec.access.index_files import ENDINGS, MAX_UNPACKED, IndexFile
 from archec.access.index_folders import SUMMARIES, FileSource
 from archec.access.loading import Place
 from archec.access.query import Query
-from archec.access.rows import Row
-from archec.access.sources import Errors, LocalSource
+from archec.access.sources import Errors
 
 _INDEXES = "indexes/"
 _ARCHIVE = "archive/"
@@ -36,80 +35,58 @@ _MAX_DIRECTORY = 16 << 20
 """Maximum size in bytes of the directory of a zip file: about 100,000 files."""
 
 
-class WaczSource(LocalSource):
-    """The index of a WACZ file."""
-
-    type = "wacz"
+class WaczSource(FileSource):
+    """The index of a WACZ file, in a directory into which it is extracted."""
 
     def __init__(self, name: str, path: Path) -> None:
-        super().__init__(name)
-        self._path = path
-        self._stamp = -1
+        super().__init__(name, "wacz", path, path)
+        self._wacz, self._stamp, self._fault = path, -1, ""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._files: FileSource | None = None
-        self._fault = ""
         self._lock = threading.Lock()
 
-    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        try:
-            return self._index().parts(query, errors)
-        except SourceFailed as error:
-            errors[self.name] = error.message
-            return ()
-
-    def prepare(self) -> None:
-        """Extracts and checks the index."""
-        with suppress(SourceFailed):  # every query reports it
-            self._index().prepare()
+    def parts_at_once(self, query: Query, errors: Errors) -> None:
+        """The index may have to be extracted."""
 
     def faults(self) -> Iterable[str]:
-        """The faults of its index."""
-        if self._fault:
-            return (self._fault,)
-        return self._files.faults() if self._files is not None else ()
+        return [self._fault] if self._fault else super().faults()
 
     def close(self) -> None:
         """Removes the extracted index."""
         if self._folder is not None:
             self._folder.cleanup()
 
-    def largest(self, query: Query) -> tuple[SortedFile, bool] | None:
-        try:
-            return self._index().largest(query)
-        except SourceFailed:
-            return None
-
-    def _index(self) -> FileSource:
-        """The index, extracted once. If that fails, it is not tried again until the file changes. Raises
-        SourceFailed."""
+    def _present(self, errors: Errors) -> list[IndexFile]:
+        """The files of the index, which is extracted once. If that fails, it is not tried again until the WACZ file
+        changes."""
         with self._lock:
             try:
-                stamp = os.stat(self._path).st_mtime_ns
+                stamp = os.stat(self._wacz).st_mtime_ns
             except OSError as error:
-                raise SourceFailed(f"{self.name}: cannot be read: {error.strerror}") from error
+                errors[self.name] = f"{self.name}: cannot be read: {error.strerror}"
+                return []
             if stamp != self._stamp:
-                self._files, self._fault, self._stamp = None, "", stamp
+                self._fault, self._stamp = "", stamp
                 try:
-                    self._files = self._unpacked()
+                    self._extract()
                 except _FAULTS as error:
                     self._fault = f"{self.name}: is not a readable WACZ file: {error}"
-            if self._files is None:
-                raise SourceFailed(self._fault)
-            return self._files
+        if self._fault:
+            errors[self.name] = self._fault
+            return []
+        return super()._present(errors)
 
-    def _unpacked(self) -> FileSource:
+    def _extract(self) -> None:
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="archec-wacz-")
-        folder = Path(self._folder.name)
-        with _opened(self._path) as packed:
+        self._path, self._files, self._listed = Path(self._folder.name), {}, (-1, 0.0)
+        with _opened(self._wacz) as packed:
             entries = [one for one in packed.infolist() if one.filename.startswith(_INDEXES)]
             entries = [one for one in entries if one.filename.endswith((*ENDINGS, *SUMMARIES))]
             if sum(one.file_size for one in entries) > MAX_UNPACKED:  # zipfile reads no more than the stated size
                 raise zipfile.BadZipFile(f"its index is larger than {MAX_UNPACKED} bytes when it is unpacked")
             for entry in entries:
-                with packed.open(entry) as inner, open(folder / Path(entry.filename).name, "wb") as out:
+                with packed.open(entry) as inner, open(self._path / Path(entry.filename).name, "wb") as out:
                     shutil.copyfileobj(inner, out, 1 << 20)
-        return FileSource(self.name, self.type, folder, self._path)
 
 
 class WaczResolver:

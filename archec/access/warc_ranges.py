@@ -21,7 +21,7 @@ from archec.access.record import exactly
 from archec.access.resource import check_record
 from archec.access.rows import NOWHERE, Row
 from archec.access.sources import Errors
-from archec.access.stamps import of_date, upper
+from archec.access.stamps import upper
 from archec.access.viewer import NO_ROW, Viewer
 from archec.errors import UsageError
 from archec.server.responses import BodyResponse
@@ -57,9 +57,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
     raise Refused(403, _NOT_ONE)
 
 
-async def _row_at(
-    step: Step, viewer: Viewer, loader: WarcLoader, filename: str, first: int, length: int
-) -> Row | None:
+async def _row_at(step: Step, viewer: Viewer, loader: WarcLoader, filename: str, first: int, length: int) -> Row | None:
     """The row of exactly this range, or None. Raises Refused unless the viewer may have the record."""
     fields = {"filename": filename, "offset": str(first), "length": str(length)}
     try:
@@ -69,11 +67,10 @@ async def _row_at(
     if record is None:
         return None
     await record.close()
-    url, stamp = record.get("WARC-Target-URI").strip("<>"), of_date(record.get("WARC-Date"))
-    if not url or len(stamp) != 14:
+    if not record.url or not record.timestamp:
         return None
     try:
-        queries = _queries(url, stamp)
+        queries = _queries(record.url, record.timestamp)
     except UsageError:
         return None
     for query in queries:
