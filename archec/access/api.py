@@ -162,9 +162,7 @@ class Api:
         wanted = last_moment(checked("timestamp", stamp)) if stamp else ""
         return await memento.available(collection, viewer, at, wanted, stamp)
 
-    async def _wayback_cdx(
-        self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str
-    ) -> Response:
+    async def _wayback_cdx(self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str) -> Response:
         """``/cdx/search/cdx``."""
         if rest.rstrip("/") != "search/cdx":
             raise viewer.nothing(f"Not found: {exchange.path}")

@@ -63,7 +63,6 @@ class AuditLog:
             self.fault = error.message
 
     def close(self) -> None:
-        """Closes the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

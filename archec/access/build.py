@@ -53,7 +53,6 @@ class Builder:
         self.web = Web()
 
     def collections(self, given: tuple[CollectionConfig, ...]) -> dict[str, Collection]:
-        """The collections by name."""
         return {
             one.name: Collection(one.name, tuple(map(self._step, one.steps)), fed_path(self._config, one))
             for one in given
@@ -93,7 +92,6 @@ class Builder:
         return Step(step.name, tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
 
     def _loaders(self, step: StepConfig) -> Iterator[Loader]:
-        """The loaders for the resources of a step, in their order."""
         origins = {source.name: source.replay_url for source in step.sources if source.replay_url}
         for resource in step.resources:
             if resource.kind == "live":

@@ -27,6 +27,7 @@ from archec.access.remote import Web
 from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
+from archec.server.app import Capability
 from archec.server.observe import abort, sent_of
 from archec.web.door import Policy, Sender
 
@@ -40,8 +41,8 @@ _PREFLIGHT = (
 _EXPOSED = "Memento-Datetime, Link, Content-Location, Archive-Source-Coll, ResErrors"
 
 
-class AccessCapability:
-    """See :class:`archec.server.app.Capability` and the module docstring."""
+class AccessCapability(BaseRoute, Capability):
+    """See the module docstring. It is a route for all paths that no other capability serves."""
 
     name = "access"
     page = ""
@@ -53,8 +54,12 @@ class AccessCapability:
         self._logged: frozenset[tuple[str, str]] = frozenset()
 
     def routes(self) -> Sequence[BaseRoute]:
-        """One route, for every path that no other capability serves."""
-        return [_Everything(self)]
+        return [self]
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] != "http" or scope["path"][1:].partition("/")[0] in _OTHERS:
+            return Match.NONE, {}
+        return Match.FULL, {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -115,7 +120,7 @@ class AccessCapability:
             "archec_access_sources_left_out", "Sources that are skipped because they keep failing.", out
         )
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange, sent = Exchange(scope, receive), sent_of(scope)
         viewer: Viewer | None = None
         try:
@@ -176,18 +181,3 @@ class AccessCapability:
         if allowed and "*" not in allowed:
             made.append((b"vary", b"origin"))
         return response
-
-
-class _Everything(BaseRoute):
-    """A route for all paths that no other capability serves."""
-
-    def __init__(self, capability: AccessCapability) -> None:
-        self._capability = capability
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] != "http" or scope["path"][1:].partition("/")[0] in _OTHERS:
-            return Match.NONE, {}
-        return Match.FULL, {}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._capability.serve(scope, receive, send)

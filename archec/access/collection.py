@@ -38,7 +38,6 @@ class Step:
     grouped: bool
 
     async def answer(self, query: Query, errors: Errors, visible: Visible) -> Iterator[Row]:
-        """Returns the rows that match a query."""
         return apply(visible(await self._rows(query, errors)), query)
 
     async def _rows(self, query: Query, errors: Errors) -> Iterator[Row]:
@@ -85,7 +84,6 @@ class Collection:
 
     @property
     def sources(self) -> Iterable[Source]:
-        """All sources of all steps."""
         return [source for step in self.steps for source in (*step.local, *step.remote)]
 
 

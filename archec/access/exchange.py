@@ -53,12 +53,10 @@ class Exchange:
 
     @property
     def address(self) -> str:
-        """The client's address."""
         return client_of(self.scope)
 
     @property
     def query_string(self) -> str:
-        """The query string as it was sent."""
         return bytes(self.scope["query_string"]).decode("latin-1")
 
     @cached_property
@@ -97,7 +95,6 @@ class Exchange:
                 return Body(file)
 
     def close(self) -> None:
-        """Releases the body."""
         if self._body is not None:
             self._body.close()
 

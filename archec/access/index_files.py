@@ -12,6 +12,7 @@ import tempfile
 import threading
 import weakref
 import zlib
+from bisect import bisect_left
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -175,17 +176,9 @@ class SortedFile:
 
 def _line_in(data: bytes, key: bytes) -> int:
     """The position of the first line in sorted lines that is not less than ``key``."""
-    low, high = 0, len(data)
-    while low < high:
-        middle = (low + high) // 2
-        begin = max(low, data.rfind(b"\n", low, middle) + 1)
-        end = data.find(b"\n", middle, high)
-        end = high if end < 0 else end
-        if data[begin : min(end, begin + len(key))] < key:
-            low = min(end + 1, high)
-        else:
-            high = begin
-    return low
+    lines = data.removesuffix(b"\n").split(b"\n")
+    number = bisect_left(lines, key)
+    return min(sum(map(len, lines[:number])) + number, len(data))
 
 
 Form = Callable[[bytes], bool]
@@ -265,7 +258,6 @@ class IndexFile:
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """The stamp of a file with this status."""
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
 
 

@@ -84,7 +84,8 @@ async def view(collection: Collection, viewer: Viewer, url: str, stamp: str, err
         return None
     first = await _one(collection, viewer, all_of(url, limit=1), errors) or chosen
     last = await _one(collection, viewer, all_of(url, reverse=True, limit=1), errors) or chosen
-    earlier = replace(all_of(url, reverse=True), until=_just_before(chosen.timestamp))
+    just_before = chosen.timestamp[:-1] + chr(ord(chosen.timestamp[-1]) - 1) + "~"  # and above all lesser timestamps
+    earlier = replace(all_of(url, reverse=True), until=just_before)
     later = replace(all_of(url), since=chosen.timestamp + "!")
     before = await _one(collection, viewer, earlier, errors)
     after = await _one(collection, viewer, later, errors)
@@ -103,11 +104,6 @@ async def _view_of_all(
     before = next((row for row in reversed(rows) if row.timestamp < chosen.timestamp), None)
     after = next((row for row in rows if row.timestamp > chosen.timestamp), None)
     return View(chosen, rows[0], rows[-1], before, after)
-
-
-def _just_before(stamp: str) -> str:
-    """A bound below a timestamp and above all lesser ones."""
-    return stamp[:-1] + chr(ord(stamp[-1]) - 1) + "~"
 
 
 async def _one(collection: Collection, viewer: Viewer, query: Query, errors: Errors) -> Row | None:

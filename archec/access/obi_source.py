@@ -37,8 +37,6 @@ _MAX_WORKS = 100
 
 
 class OwnSource(LocalSource):
-    """See the module docstring."""
-
     type = TYPE
 
     def __init__(self, name: str, archive: Archive | None) -> None:
@@ -150,9 +148,7 @@ def looking_up(archives: Sequence[Archive]) -> Callable[[Row], Subject]:
         subject = subject_of(row)
         own = row.fields.get("obi") if row.origin.type == TYPE else None
         known = found(own, True) if isinstance(own, str) else found(row.url, False)
-        return subject._replace(
-            works=known.works, has_more=known.has_more, noted=min(subject.noted, known.noted)
-        )
+        return subject._replace(works=known.works, has_more=known.has_more, noted=min(subject.noted, known.noted))
 
     return look_up
 

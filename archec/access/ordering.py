@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 from archec.access.query import Order, Query
@@ -66,13 +67,9 @@ def source_rows(rows: Iterable[Row], query: Query) -> list[Row]:
 def row_key(query: Query, order: Order) -> Callable[[Row], Any]:
     """The sort key of rows for an order."""
     if order != "closest":
-        return _line
+        return attrgetter("line")
     wanted = seconds(query.closest)
     return lambda row: (abs(seconds(row.timestamp) - wanted), row.line)
-
-
-def _line(row: Row) -> bytes:
-    return row.line
 
 
 def _rows(lines: Iterator[bytes], read: LineReader, origin: Origin) -> Iterator[Row]:

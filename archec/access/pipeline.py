@@ -53,7 +53,6 @@ def resolve_revisits(rows: Iterator[Row], *, add: bool = False) -> Iterator[Row]
 
 
 def filtered(rows: Iterable[Row], filters: Iterable[Filter]) -> Iterator[Row]:
-    """The rows that pass all filters."""
     tests = [one.holds for one in filters]
     return (row for row in rows if all(holds(row) for holds in tests))
 

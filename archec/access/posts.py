@@ -48,7 +48,6 @@ class Body:
         return self._file.read(most)
 
     def behind(self, size: int) -> Body:
-        """The body without its first ``size`` bytes."""
         return Body(self._file, self._begin + size)
 
     def lines(self, longest: int) -> Iterator[bytes]:
@@ -58,7 +57,6 @@ class Body:
             yield line.rstrip(b"\r\n")
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The bytes, in chunks."""
         self._file.seek(self._begin)
         return read_file(self._file)
 

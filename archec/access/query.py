@@ -55,7 +55,6 @@ class Filter(NamedTuple):
     inverted: bool
 
     def holds(self, row: Row) -> bool:
-        """Whether the row passes."""
         value = row.text(self.field) if self.field else row.line.decode("utf-8", "replace")
         return self.test(value) != self.inverted
 
@@ -121,7 +120,6 @@ class Query(Struct, frozen=True):
         return start, end
 
     def wants(self, name: str) -> bool:
-        """Whether to query the source with this name."""
         return (not self.sources or name in self.sources) and name not in self.not_sources
 
 
@@ -201,7 +199,7 @@ def parse_query(
         order,
         take.number("limit", DEFAULT_LIMIT) or None,
         parse_filters([*take.all("filter"), *(f"=mime:{mime}" for mime in take.all("content_type"))]),
-        parse_fields(take.one("fields", "fl")),
+        tuple(ALIASES.get(name, name) for name in take.one("fields", "fl").split(",") if name),
         cast(Output, output),
         take.number("collapseTime", -1),
         take.flag("resolveRevisits"),
@@ -237,11 +235,6 @@ def _sources(text: str) -> tuple[frozenset[str], frozenset[str], list[Argument]]
     names = frozenset(name for name, _, _ in parts)
     colls = [(f"param.{name}.src_coll", coll) for name, _, coll in parts if coll]
     return frozenset() if "*" in names else names, frozenset(skipped.replace("!", "").split(",")) - {""}, colls
-
-
-def parse_fields(text: str) -> tuple[str, ...]:
-    """Names of fields, with aliases replaced by the names in rows."""
-    return tuple(ALIASES.get(name, name) for name in text.split(",") if name)
 
 
 def parse_filters(texts: Sequence[str]) -> tuple[Filter, ...]:
@@ -364,17 +357,12 @@ def key_range(url: str, match: MatchType, key: str = "") -> KeyRange:
         for ending in ("/", "?"):
             if bare.endswith(ending) and not key.endswith(ending):
                 key += ending
-        if not _has_path(bare):
+        if re.search("[/?]", bare.partition("://")[2] or bare) is None:
             key = key.removesuffix("/")
         data = _bytes(key)
         return KeyRange(data, data[:-1] + bytes([data[-1] + 1]))
     host = _bytes(key.partition(")")[0])
     return KeyRange(host + b")/", host + (b"*" if match == "host" else b"-"))
-
-
-def _has_path(url: str) -> bool:
-    rest = url.partition("://")[2] or url
-    return "/" in rest or "?" in rest
 
 
 def _bytes(key: str) -> bytes:

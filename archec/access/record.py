@@ -109,7 +109,6 @@ class Record:
             self.body = in_pieces(b"".join([piece async for piece in self.body]))
 
     def http_headers(self) -> list[tuple[str, str]]:
-        """The headers in the HTTP header."""
         return parse_headers(self.http.partition(b"\n")[2])
 
     def http_header(self, name: str) -> str:
@@ -207,7 +206,6 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 @asynccontextmanager
 async def closed_on_failure(close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Closes a record if the block raises."""
     try:
         yield
     except BaseException:

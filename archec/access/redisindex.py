@@ -6,7 +6,7 @@ A ``*`` in the key of an index matches any characters; all matching keys are rea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -70,12 +70,7 @@ class RedisSource(LocalSource):
     def _keys(self) -> list[bytes]:
         if "*" not in self._key:
             return [self._key.encode()]
-        found: list[bytes] = []
-        for key in self._client.scan_iter(match=self._key, count=1000):
-            found.append(bytes(key))
-            if len(found) >= _MAX_KEYS:
-                break
-        return sorted(found)
+        return sorted(islice(self._client.scan_iter(match=self._key, count=1000), _MAX_KEYS))
 
 
 def _prefetched(rows: Iterator[Row]) -> Iterator[Row]:

@@ -188,11 +188,9 @@ class Health:
 
     @property
     def is_out(self) -> bool:
-        """Whether the source is being skipped."""
         return time.monotonic() < self._out_until
 
     def failed(self) -> None:
-        """Records a failure."""
         now = time.monotonic()
         self._failures = [one for one in self._failures if now - one < _WITHIN] + [now]
         if len(self._failures) >= _FAILURES:
@@ -200,7 +198,6 @@ class Health:
             self._failures = []
 
     def answered(self) -> None:
-        """Records a success."""
         self._failures.clear()
 
 

@@ -226,6 +226,4 @@ def answer_record(
     if negotiated:
         headers.append(("Vary", "accept-datetime"))
     made = answer(200, b"", WARC, headers)
-    return BodyResponse(
-        made, record.size, record.body, record.close, record.head + record.http, END, packed=packed
-    )
+    return BodyResponse(made, record.size, record.body, record.close, record.head + record.http, END, packed=packed)

@@ -75,7 +75,6 @@ class Row(Struct, frozen=True, eq=False):
     is_line: bool = False
 
     def with_fields(self, **more: Any) -> Row:
-        """A copy with fields added or replaced."""
         return Row(self.line, self.urlkey, self.timestamp, {**self.fields, **more}, self.origin)
 
     def text(self, name: str) -> str:
@@ -114,7 +113,6 @@ class Row(Struct, frozen=True, eq=False):
         return made
 
     def without_source(self) -> Row:
-        """A copy without its origin."""
         return Row(self.line, self.urlkey, self.timestamp, self.fields, NOWHERE, self.is_line)
 
 
@@ -182,7 +180,6 @@ _CDX = cdx_reader()
 
 
 def as_json(row: Row, fields: Sequence[str] = ()) -> bytes:
-    """Formats a row as a line of JSON."""
     value = row.all_fields()
     if fields:
         value = {name: item for name, item in value.items() if name in fields}

@@ -123,7 +123,6 @@ def is_about_all(rule: RuleConfig) -> bool:
 
 
 def subject_of(row: Row) -> Subject:
-    """The subject of a row, from the row itself."""
     url = row.url
     return Subject(url, handle_in(url), row.text("mime"), (), to_tist(row.timestamp))
 
@@ -183,7 +182,6 @@ class _Prefix(NamedTuple):
     begun: frozenset[str]
 
     def begins(self, key: str) -> bool:
-        """Whether a key is below the prefix."""
         rest = key[len(self.start) :]
         if not key.startswith(self.start) or (self.is_whole and rest[:1] not in ("", "/", "?")):
             return False

@@ -50,7 +50,6 @@ class Token(Struct, frozen=True, forbid_unknown_fields=True):
         return not self.collections or collection in self.collections
 
     def is_valid(self, now: float) -> bool:
-        """Whether it has not expired."""
         return not self.until or now < self.until
 
 
@@ -103,7 +102,6 @@ def token_path(config: Config) -> Path:
 
 
 def hash_of(text: str) -> str:
-    """The hash of a token's text."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
@@ -127,7 +125,6 @@ def new_token(
 
 
 def encoded(tokens: Iterable[Token]) -> bytes:
-    """The contents of the token file."""
     return msgspec.json.format(msgspec.json.encode({"version": 1, "tokens": list(tokens)}), indent=1) + b"\n"
 
 

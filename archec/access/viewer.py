@@ -30,7 +30,6 @@ class Viewer(Struct, frozen=True):
         return self.token.name if self.token is not None else ""
 
     def allows(self, right: Right) -> bool:
-        """Whether the token has a right."""
         return self.token is not None and self.token.allows(right)
 
     def opens(self, collection: str) -> bool:
@@ -44,7 +43,6 @@ class Viewer(Struct, frozen=True):
         return min(level, Level.METADATA) if decision.withdrawn else level
 
     def decide(self, row: Row) -> Decision:
-        """The decision of the rules about a row."""
         subject = Subject("") if self.rules.are_trivial else self.look_up(row)
         return self.rules.decide(subject, self.address, time.time())
 

@@ -51,7 +51,6 @@ class WaczSource(FileSource):
         return [self._fault] if self._fault else super().faults()
 
     def close(self) -> None:
-        """Removes the extracted index."""
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -112,7 +111,6 @@ class _Bounded(io.FileIO):
     """A file that refuses large reads."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """See ``io.FileIO``. Raises BadZipFile."""
         if size is not None and size > _MAX_DIRECTORY:
             raise zipfile.BadZipFile(f"its directory is larger than {_MAX_DIRECTORY} bytes")
         return super().read(size) or b""

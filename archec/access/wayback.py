@@ -35,11 +35,14 @@ from archec.errors import UsageError
 from archec.server.responses import BodyResponse
 
 FIELDS = ("urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length")
+_COUNTERS = {"dupecount": "showDupeCount", "endtimestamp": "lastSkipTimestamp", "skipcount": "showSkipCount"}
 _NAMES = {"original": "url", "mimetype": "mime", "statuscode": "status"}
 _KNOWN = re.compile(r"[A-Za-z][\w.-]*")
 _COLLAPSE = re.compile(r"([A-Za-z][\w.-]*)(?::([0-9]{1,4}))?")
 _MAX_LIMIT = 1_000_000
 _MAX_OFFSET = 10_000_000
+Counted = tuple[Row, dict[str, str]]
+"""A row and its counters."""
 _NO_ROWS = b"[]\n"
 """A response in JSON without rows."""
 
@@ -59,16 +62,8 @@ class Wanted:
     resume: tuple[bytes, int]
     by_number: bool
     show_resume: bool
-    dupes: bool
-    skips: bool
-    last_skip: bool
+    counters: tuple[str, ...]
     gzip: bool
-
-    @property
-    def counters(self) -> list[str]:
-        """The names of the requested counters, in the order in which they are counted."""
-        given = (("dupecount", self.dupes), ("endtimestamp", self.last_skip), ("skipcount", self.skips))
-        return [name for name, is_on in given if is_on]
 
     @property
     def columns(self) -> list[str]:
@@ -103,9 +98,7 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
         _resumed(resume) if resume else (b"", 0),
         query.order == "closest",
         take.flag("showResumeKey"),
-        take.flag("showDupeCount"),
-        take.flag("showSkipCount"),
-        take.flag("lastSkipTimestamp"),
+        tuple(name for name, parameter in _COUNTERS.items() if take.flag(parameter)),
         take.one("gzip") != "false" and "gzip" in accept_encoding,
     )
 
@@ -224,30 +217,33 @@ class _Selection:
                 return
             same = same + 1 if wanted.by_number or row.line == last else 1
             self.any, last = True, b"" if wanted.by_number else row.line
-            counted = dict(zip(wanted.counters, more, strict=True))
-            yield [counted[name] if name in counted else _value(row, name) for name in wanted.columns]
+            yield [more[name] if name in wanted.counters else _value(row, name) for name in wanted.columns]
 
-    def _counted(self) -> Iterator[tuple[Row, list[str]]]:
+    def _counted(self) -> Iterator[Counted]:
         """Yields the rows that are not skipped, with the requested counters. A row with counters of those skipped after
         it is yielded once the next one is known."""
-        wanted = self._wanted
-        waits = wanted.skips or wanted.last_skip
-        held: tuple[Row, list[str]] | None = None
-        skipped, end = 0, ""
+        counters = self._wanted.counters
+        held: Counted | None = None
+        skipped = 0
         known: dict[str, tuple[int, str]] = {}
-        is_skipped = _skipper(wanted)
+        is_skipped = _skipper(self._wanted)
         for row in self._rows:
             if is_skipped(row):
-                skipped, end = skipped + 1, row.timestamp
+                skipped += 1
+                if held is not None:
+                    held[1].update(endtimestamp=row.timestamp, skipcount=str(skipped))
                 continue
             if held is not None:
-                yield held[0], held[1] + _skips(wanted, held[0], skipped, end)
-            found = _with_dupes(row, known) if wanted.dupes else (row, [])
-            held, skipped, end = found if waits else None, 0, ""
-            if not waits:
+                yield held
+            found = _with_dupes(row, known) if "dupecount" in counters else (row, {})
+            held, skipped = None, 0
+            if "endtimestamp" in counters or "skipcount" in counters:
+                held = found
+                held[1].update(endtimestamp=row.timestamp, skipcount="0")
+            else:
                 yield found
         if held is not None:
-            yield held[0], held[1] + _skips(wanted, held[0], skipped, end)
+            yield held
 
 
 def _skipper(wanted: Wanted) -> Callable[[Row], bool]:
@@ -267,7 +263,7 @@ def _skipper(wanted: Wanted) -> Callable[[Row], bool]:
     return is_skipped
 
 
-def _with_dupes(row: Row, known: dict[str, tuple[int, str]]) -> tuple[Row, list[str]]:
+def _with_dupes(row: Row, known: dict[str, tuple[int, str]]) -> Counted:
     """The row and how many before it have its digest. Of these, ``known`` has number and media type; a revisit gets
     that type."""
     digest = row.text("digest")
@@ -275,11 +271,7 @@ def _with_dupes(row: Row, known: dict[str, tuple[int, str]]) -> tuple[Row, list[
     known[digest] = count + 1, mime
     if len(known) > MAX_DIGESTS:
         del known[next(iter(known))]
-    return row.with_fields(mime=mime) if row.is_revisit else row, [str(count + 1)]
-
-
-def _skips(wanted: Wanted, row: Row, skipped: int, end: str) -> list[str]:
-    return [*[end or row.timestamp] * wanted.last_skip, *[str(skipped)] * wanted.skips]
+    return row.with_fields(mime=mime) if row.is_revisit else row, {"dupecount": str(count + 1)}
 
 
 def _prefix(row: Row, name: str, digits: int) -> str:
@@ -291,7 +283,7 @@ def _value(row: Row, name: str) -> str:
     return row.text(_NAMES.get(name, name)) or "-"
 
 
-def _resume_after(rows: Iterator[tuple[Row, list[str]]], line: bytes, count: int) -> Iterator[tuple[Row, list[str]]]:
+def _resume_after(rows: Iterator[Counted], line: bytes, count: int) -> Iterator[Counted]:
     """Skips the first ``count`` rows with this line (any, if it is empty), which were returned before."""
     for row, more in rows:
         if count and (row.line == line or not line):

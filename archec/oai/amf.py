@@ -29,8 +29,6 @@ _PERSON = (
 
 
 class Amf(RecordFormat):
-    """``amf`` for tobis."""
-
     kinds = ("tobi",)
     schema = SCHEMA
     namespace = NAMESPACE

@@ -50,8 +50,6 @@ Values = dict[str, list[str]]
 
 
 class DublinCore(RecordFormat):
-    """``oai_dc`` for tobis and fobis."""
-
     schema = SCHEMA
     namespace = NAMESPACE
 

@@ -59,5 +59,4 @@ class RecordFormat(ABC):
         """
 
     def schema_url(self, context: Context) -> str:
-        """The URL of the schema."""
         return self.schema if "://" in self.schema else context.schema(self.schema)

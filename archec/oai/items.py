@@ -94,7 +94,6 @@ class Item:
 
     @cached_property
     def template(self) -> Template:
-        """The parsed template of a tobi."""
         return parse(self.text)
 
     @cached_property
@@ -111,7 +110,6 @@ class Item:
 
 
 def index_entry(obi: Obi, rules: SetRules) -> IndexEntry:
-    """The entry of an item for the index."""
     type_ = obi.newest.type if obi.newest is not None else ""
     runs = {note.run for note in obi.notes.values()}
     # 63 bits of a hash, because SQLite's integers are signed.

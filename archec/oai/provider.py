@@ -84,7 +84,6 @@ class _Call:
 
     @property
     def context(self) -> Context:
-        """The services for formats."""
         return Context(self._landing, self.repository.reader.publisher, lambda name: f"{self.base_url}/{name}")
 
     def _landing(self, name: str) -> str:
@@ -301,9 +300,7 @@ def _begun(repository: Repository, request: OaiRequest, now: float, generation: 
     if request.set and request.set.partition(":")[0] not in repository.trees:
         raise _no_records()
     end = int(now) if request.end is None else min(request.end, int(now))
-    return ResumptionToken(
-        request.verb, request.prefix, request.set, request.start, end, generation=generation
-    )
+    return ResumptionToken(request.verb, request.prefix, request.set, request.start, end, generation=generation)
 
 
 def _resumed(repository: Repository, request: OaiRequest, now: float) -> ResumptionToken:

@@ -21,8 +21,6 @@ NAMESPACE = "urn:archec:redif:1"
 
 
 class Redif(RecordFormat):
-    """``redif`` for tobis and fobis."""
-
     schema = "redif.xsd"
     namespace = NAMESPACE
 

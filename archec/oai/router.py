@@ -112,7 +112,6 @@ class OaiCapability:
         self._other_threads: CapacityLimiter | None = None
 
     def routes(self) -> Sequence[BaseRoute]:
-        """``/oai``, its style sheet and its schema."""
         static = [Route(f"/oai/{name}", _static) for name in _FILES]
         return [Route("/oai", self._serve, methods=["GET", "POST"]), *static]
 

@@ -44,7 +44,6 @@ class Capability(Protocol):
 
 
 def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
-    """Returns the ASGI application for these capabilities."""
     registry = CollectorRegistry()
     Info("archec", "The version that runs.", registry=registry).info({"version": __version__})
     registry.register(_Collected(capabilities))
@@ -97,7 +96,7 @@ def _parts(names: Sequence[str]) -> Callable[[str], str]:
     known = frozenset([*names, "healthz", "metrics"])
 
     def part_of(path: str) -> str:
-        first = path.split("/", 2)[1] if path.startswith("/") else ""
+        first = path[1:].partition("/")[0]
         return first if first in known else "other"
 
     return part_of

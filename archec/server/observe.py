@@ -68,7 +68,6 @@ class Sent:
         self.is_complete = False
 
     async def send(self, message: Message) -> None:
-        """Sends an ASGI message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
         elif message["type"] == "http.response.body":

@@ -44,7 +44,6 @@ class _Bounded(HttpToolsProtocol):
             self.transport.close()
 
     def on_headers_complete(self) -> None:
-        """Called at the end of a request head."""
         self._in_head, self._head = False, 0
         self.scope[ABORT] = self._abort  # type: ignore[literal-required]
         super().on_headers_complete()

@@ -27,7 +27,6 @@ class IndexLine(NamedTuple):
     filename: bytes
 
     def fields(self) -> dict[str, Any]:
-        """The JSON of the line."""
         value: dict[str, Any] = orjson.loads(self.line[self.line.index(b"{") :])
         return value
 

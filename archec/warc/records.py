@@ -199,7 +199,6 @@ def warcinfo(part_of: str, filename: str, tist: int) -> ArcWarcRecord:
 
 
 def response(seen: Observation, head: StatusAndHeaders, contents: Contents) -> ArcWarcRecord:
-    """A response with its body."""
     headers = _headers(seen, contents.payload, contents.block) | {_SHA256: contents.sha256}
     if identified := media_type(seen.type):
         headers["WARC-Identified-Payload-Type"] = identified
@@ -213,9 +212,7 @@ def resource(seen: Observation, contents: Contents) -> ArcWarcRecord:
     has_type = "://" in seen.id[:8] or is_fileset(seen.id)
     kind = (media_type(seen.type) or "application/octet-stream") if has_type else _TEMPLATE
     headers = _headers(seen, contents.payload, contents.block) | {"Content-Type": kind, _SHA256: contents.sha256}
-    return _BUILDER.create_warc_record(
-        target_uri(seen.id), "resource", contents.stream, contents.size, kind, headers
-    )
+    return _BUILDER.create_warc_record(target_uri(seen.id), "resource", contents.stream, contents.size, kind, headers)
 
 
 def redirect(seen: Observation, head: StatusAndHeaders) -> ArcWarcRecord:
