@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,6 @@ import orjson
 
 from archec.errors import StorageFailed
 from archec.tist import iso
-
-
-@lru_cache(maxsize=1)
-def _shown(second: int) -> str:
-    return iso(second)
 
 
 class AuditLog:
@@ -35,7 +29,7 @@ class AuditLog:
         """Appends a line. Does not raise: a failure sets ``fault``, which ``/healthz`` reports."""
         if self._descriptor < 0:
             return
-        line = self._cut + orjson.dumps({"time": _shown(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)
+        line = self._cut + orjson.dumps({"time": iso(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)
         try:
             while line := line[os.write(self._descriptor, line) :]:
                 self._cut = b"\n"

@@ -25,6 +25,7 @@ HTML = "text/html; charset=utf-8"
 _MAX_HEADER = 4000
 _IN_MEMORY = 1 << 20
 _IN_URIS = "!#$%&'()*+,/:;=?@[]~"
+_UNPRINTABLE = re.compile("[^ -~]")
 _NOT_IN_URIS = re.compile("[^!#-;=?-Z\\[\\]_a-z~]")
 
 
@@ -109,7 +110,7 @@ def answer(status: int, body: bytes | str, media_type: str, headers: Iterable[tu
     """Returns a response with a small body."""
     response = Response(body, status)
     for name, value in (("Content-Type", media_type), *headers):
-        response.raw_headers.append((name.lower().encode("latin-1"), header_value(value).encode("latin-1")))
+        response.raw_headers.append((name.lower().encode("latin-1"), _UNPRINTABLE.sub("?", value).encode("latin-1")))
     return response
 
 
@@ -136,13 +137,6 @@ def errors_of(errors: Mapping[str, str]) -> list[tuple[str, str]]:
 def as_uri(url: str) -> str:
     """Escapes a URL for a link or a header: every character that the grammar of URIs does not allow."""
     return quote(url, safe=_IN_URIS) if _NOT_IN_URIS.search(url) else url
-
-
-def header_value(text: str) -> str:
-    """Makes text safe for a header: printable ASCII only, others replaced by ``?``."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(char if " " <= char < "\x7f" else "?" for char in text)
 
 
 def chunked(parts: Iterable[bytes]) -> Iterator[bytes]:

@@ -92,14 +92,10 @@ async def _summary(lines: Iterator[bytes], query: Query, viewer: Viewer) -> Resp
     if query.output == "text":
         return answer(200, b"".join(line + b"\n" for line in found), TYPES["text"])
     try:
-        return answer(200, b"".join(map(_as_block, found)), TYPES["json"])
+        blocks = [{k: v for k, v in parse_block(line)._asdict().items() if v is not None} for line in found]
+        return answer(200, "".join(json.dumps(one) + "\n" for one in blocks), TYPES["json"])
     except ValueError as error:
         raise Refused(503, "a line of the summary is not in the ZipNum format") from error
-
-
-def _as_block(line: bytes) -> bytes:
-    value = parse_block(line)._asdict()
-    return json.dumps({name: item for name, item in value.items() if item is not None}).encode() + b"\n"
 
 
 def _parts(rows: Iterator[Row], query: Query) -> Iterator[bytes]:

@@ -8,11 +8,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 
 from archec.access.errors import SourceFailed
 from archec.access.index_files import ENDINGS, IndexFile, NotOpen, SortedFile, newer_of
-from archec.access.ordering import merge_rows, ordered_rows
+from archec.access.ordering import first_of_each, merge_rows, ordered_rows
 from archec.access.query import Query
 from archec.access.rows import Origin, Row
 from archec.access.sources import Errors, LocalSource, guarded
@@ -61,7 +62,7 @@ class FileSource(LocalSource):
         has_newer = len(found) > 1 and any(path.name.endswith(",new.cdxj") for path in found)
         for path in [one for one in found if one.suffix == ".cdxj"] if has_newer else ():
             if (newer := newer_of(path)) in found:
-                found[path] = _without_repeats(merge_rows([found.pop(newer), found[path]], query))
+                found[path] = first_of_each(merge_rows([found.pop(newer), found[path]], query), attrgetter("line"))
         return list(found.values())
 
     def prepare(self) -> None:
@@ -100,18 +101,16 @@ class FileSource(LocalSource):
             paths = [self._path]
             if self._newer is not None and os.path.exists(self._newer):
                 paths.insert(0, self._newer)
-            return [self._single_file(path) for path in paths]
+            for path in paths:
+                if path.name not in self._files:
+                    self._files[path.name] = self._file(path, self.name)
+            return [self._files[path.name] for path in paths]
         if self._listed[0] != status.st_mtime_ns or self._listed[1] < status.st_mtime + _SETTLED:
             self._list(status)
         if not self._files:
             below = "; its directory indexes has" if (self._path / "indexes").is_dir() else ""
             errors[self.name] = f"{self.name}: the directory has no index files{below}"
         return list(self._files.values())
-
-    def _single_file(self, path: Path) -> IndexFile:
-        if path.name not in self._files:
-            self._files[path.name] = self._file(path, self.name)
-        return self._files[path.name]
 
     def _list(self, status: os.stat_result) -> None:
         endings = (*ENDINGS, *SUMMARIES)
@@ -137,12 +136,3 @@ class FileSource(LocalSource):
         self._open[file] = None
         if len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)[0].forget()
-
-
-def _without_repeats(rows: Iterator[Row]) -> Iterator[Row]:
-    """Drops rows with the same line as the row before."""
-    before: bytes | None = None
-    for row in rows:
-        if row.line != before:
-            yield row
-        before = row.line

@@ -126,22 +126,13 @@ def links(at: Addresses, around: View) -> str:
     return ", ".join(found)
 
 
-def lost_link(url: str, lost: dict[str, int] | None) -> str:
-    """The link of a TimeGate that states a loss, or ""."""
-    if lost is None:
-        return ""
-    return f', <{as_uri(url)}>; rel="archec.lost"; seen="{lost["seen"]}"; from="{lost["from"]}"'
-
-
 def timegate(at: Addresses, around: View, lost: dict[str, int] | None, errors: Errors) -> Response:
     """The redirect of a TimeGate."""
-    chosen = around.chosen
-    headers = [
-        ("Location", at.memento(chosen)),
-        ("Vary", "accept-datetime"),
-        ("Link", links(at, around) + lost_link(chosen.url, lost)),
-        *errors_of(errors),
-    ]
+    link = links(at, around)
+    if lost is not None:
+        link += f', <{as_uri(around.chosen.url)}>; rel="archec.lost"; seen="{lost["seen"]}"; from="{lost["from"]}"'
+    location = at.memento(around.chosen)
+    headers = [("Location", location), ("Vary", "accept-datetime"), ("Link", link), *errors_of(errors)]
     return answer(302, b"", HTML, headers)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -41,7 +42,9 @@ def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Qu
         return _rows(lines.backward(start, end), read, origin)
     pivot = min(max(f"{query.key} {query.closest}".encode("utf-8", "surrogatepass"), start), end)
     before = _runs(_rows(lines.backward(start, pivot), read, origin))
-    return _outwards(before, _rows(lines.forward(pivot, end), read, origin), seconds(query.closest))
+    after = _rows(lines.forward(pivot, end), read, origin)
+    wanted = seconds(query.closest)
+    return heapq.merge(before, after, key=lambda row: abs(seconds(row.timestamp) - wanted))
 
 
 def sort_rows(rows: Iterator[Row], query: Query) -> Iterator[Row]:
@@ -79,29 +82,12 @@ def _rows(lines: Iterator[bytes], read: LineReader, origin: Origin) -> Iterator[
             yield row
 
 
-def _outwards(before: Iterator[Row], after: Iterator[Row], wanted: float) -> Iterator[Row]:
-    """Merges rows before and after a time by their distance to it. Of two at the same distance, the earlier one is
-    first."""
-    right = next(after, None)
-    ahead = seconds(right.timestamp) - wanted if right is not None else 0.0
-    for left in before:
-        behind = wanted - seconds(left.timestamp)
-        while right is not None and ahead < behind:
-            yield right
-            right = next(after, None)
-            ahead = seconds(right.timestamp) - wanted if right is not None else 0.0
-        yield left
-    if right is not None:
-        yield right
-        yield from after
-
-
 def _runs(rows: Iterator[Row]) -> Iterator[Row]:
     """Rows in descending order, except that those of the same time (at the same distance) are in ascending order."""
-    run: list[Row] = []
-    for row in rows:
-        if run and run[0].timestamp != row.timestamp:
-            yield from reversed(run)
-            run = []
-        run.append(row)
-    yield from reversed(run)
+    for _, run in groupby(rows, attrgetter("timestamp")):
+        yield from reversed(list(run))
+
+
+def first_of_each(rows: Iterable[Row], key: Callable[[Row], object]) -> Iterator[Row]:
+    """Yields the first of adjacent rows with the same key."""
+    return (next(same) for _, same in groupby(rows, key))

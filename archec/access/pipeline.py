@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from archec.access.ordering import sort_rows
+from archec.access.ordering import first_of_each, sort_rows
 from archec.access.query import Filter, Query
 from archec.access.rows import Row
 
@@ -28,7 +28,7 @@ def apply(rows: Iterator[Row], query: Query) -> Iterator[Row]:
     if query.since or query.until:
         rows = within(rows, query.since, query.until)
     if query.collapse_time >= 0:
-        rows = collapse_time(rows, query.collapse_time)
+        rows = first_of_each(rows, lambda row: (row.timestamp[: query.collapse_time], row.text("status")))
     if query.order != query.source_order:
         rows = sort_rows(rows, query)
     return islice(rows, query.limit)
@@ -60,13 +60,3 @@ def filtered(rows: Iterable[Row], filters: Iterable[Filter]) -> Iterator[Row]:
 def within(rows: Iterable[Row], since: str, until: str) -> Iterator[Row]:
     """The rows in a time interval. Both ends are included."""
     return (row for row in rows if since <= row.timestamp and (not until or row.timestamp <= until))
-
-
-def collapse_time(rows: Iterable[Row], digits: int) -> Iterator[Row]:
-    """Yields the first of adjacent rows with the same status whose times have the same first ``digits``."""
-    last: tuple[str, str] | None = None
-    for row in rows:
-        token = (row.timestamp[:digits], row.text("status"))
-        if token != last:
-            last = token
-            yield row

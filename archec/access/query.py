@@ -12,7 +12,7 @@ import re2
 from msgspec import Struct
 
 from archec.access.rows import ALIASES, Row
-from archec.access.stamps import checked, last_moment, lower, now_stamp, upper
+from archec.access.stamps import checked, last_moment, now_stamp, upper
 from archec.errors import ArchecError, BadName, UsageError
 from archec.ids import handle_in, is_url, normalise, normalise_url, target_uri, typed, urlkey
 
@@ -194,7 +194,7 @@ def parse_query(
         match,
         key_range(url, match, key),
         closest,
-        lower(checked("from", since)) if since else "",
+        checked("from", since).ljust(14, "0") if since else "",
         upper(checked("to", until)) if until else "",
         order,
         take.number("limit", DEFAULT_LIMIT) or None,

@@ -247,7 +247,7 @@ async def read_record(
             http = (await reader.until(_EMPTY_LINE, most, or_most=size == most))[:size]
         if raw and not raw.endswith(END):
             raw = b""
-        record = Record(headers, http, size - len(http), one_piece(b""), close_all, version, raw)
+        record = Record(headers, http, size - len(http), in_pieces(b""), close_all, version, raw)
         seen = BlockDigest(record.get("WARC-Block-Digest") if is_stored else "")
         seen.update(http)
         record.body = _body(reader, record.size, seen, is_packed=is_packed)

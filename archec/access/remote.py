@@ -204,8 +204,8 @@ class Health:
 class Cache:
     """Reuses results for ``seconds``. With 0, nothing is cached."""
 
-    def __init__(self, seconds: float, most: int = 1000) -> None:
-        self._seconds, self._most = seconds, most
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._kept: dict[object, tuple[float, Any]] = {}
 
     async def get(self, key: object, make: Callable[[], Awaitable[T]]) -> T:
@@ -217,7 +217,7 @@ class Cache:
             return known[1]  # type: ignore[no-any-return]
         made = await make()
         if self._seconds and isinstance(made, list) and len(made) <= _MAX_CACHED:
-            while len(self._kept) >= self._most:
+            while len(self._kept) >= _MAX_CACHED:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = (now + self._seconds, made)
         return made

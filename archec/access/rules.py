@@ -102,7 +102,8 @@ class Rules:
     def by_default(self, address: str) -> Level:
         """What anyone at ``address`` may see if no rule about something in particular matches."""
         for rule in self.rules:
-            if is_about_all(rule) and (not rule.networks or _is_within(address, rule.networks)):
+            conditions = (rule.archive, rule.series, rule.host, rule.handle, rule.url_prefix, rule.mime, rule.until)
+            if not any(conditions) and (not rule.networks or _is_within(address, rule.networks)):
                 return _decision(rule.rights, "", 0).level
         return _decision(_OPEN[self.open], "", 0).level
 
@@ -115,11 +116,6 @@ class Rules:
     def are_trivial(self) -> bool:
         """Whether all rows are treated the same."""
         return not self.rules
-
-
-def is_about_all(rule: RuleConfig) -> bool:
-    """Whether a rule has no condition but the network of the client: no subject, and no end."""
-    return not any((rule.archive, rule.series, rule.host, rule.handle, rule.url_prefix, rule.mime, rule.until))
 
 
 def subject_of(row: Row) -> Subject:

@@ -25,11 +25,6 @@ def checked(name: str, value: str) -> str:
     return value
 
 
-def lower(value: str) -> str:
-    """The least timestamp that begins with ``value``."""
-    return value.ljust(14, "0")
-
-
 def upper(value: str) -> str:
     """An upper bound of all timestamps that begin with ``value``."""
     return value.ljust(17, "9")

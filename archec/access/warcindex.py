@@ -125,7 +125,13 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
     with open(path, "rb") as file:
         framing = framing_of(file)
         file.seek(0)
-        yield from _whole(ArchiveIterator(LimitReader(file, framing.end), arc2warc=True), framing, name)
+        members = ArchiveIterator(LimitReader(file, framing.end), arc2warc=True)
+        for _, key, stamp, fields in _whole(members, framing, name):
+            try:
+                key = key or key_of(fields["url"])
+            except UsageError:
+                continue  # its URL cannot be queried
+            yield f"{key} {stamp} {json.dumps(fields)}".encode("utf-8", "surrogatepass")
     if framing.damage:
         raise _Damaged(framing.damage)
     if framing.altered:
@@ -136,8 +142,8 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
         raise _Damaged(f"has {counted(count, 'record')} with a wrong WARC-Block-Digest, the first at {first}; indexed")
 
 
-def _whole(members: Any, framing: Framing, name: str) -> Iterator[bytes]:
-    """Yields the lines of whole records. A response is indexed under the key of its request, which precedes or follows
+def _whole(members: Any, framing: Framing, name: str) -> Iterator[_Waiting]:
+    """Yields the rows of whole records. A response is indexed under the key of its request, which precedes or follows
     it. Raises _Damaged for a record that cannot be parsed."""
     request: tuple[str, str] | None = None
     waiting: _Waiting | None = None
@@ -150,7 +156,7 @@ def _whole(members: Any, framing: Framing, name: str) -> Iterator[bytes]:
                     waiting = (waiting[0], request[1], *waiting[2:])
                 continue
             if waiting is not None:
-                yield from _line(waiting)
+                yield waiting
                 waiting = None
             if record.rec_type not in _KINDS or not uri:
                 continue
@@ -164,19 +170,11 @@ def _whole(members: Any, framing: Framing, name: str) -> Iterator[bytes]:
             waiting = (pair, key, of_date(record.rec_headers.get_header("WARC-Date") or "").ljust(14, "0"), fields)
     except _UNPARSABLE as error:
         if waiting is not None:
-            yield from _line(waiting)
+            yield waiting
         reason = ascii(str(error))[1 : _MAX_REASON + 1].rstrip("'")
         raise _Damaged(f"has a record that cannot be parsed, before {members.fh.tell()}: {reason}") from error
     if waiting is not None:
-        yield from _line(waiting)
-
-
-def _line(row: _Waiting) -> Iterator[bytes]:
-    _, key, stamp, fields = row
-    try:
-        yield f"{key or key_of(fields['url'])} {stamp} {json.dumps(fields)}".encode("utf-8", "surrogatepass")
-    except UsageError:
-        return  # its URL cannot be queried
+        yield waiting
 
 
 def _fields(record: Any, uri: str) -> dict[str, str]:

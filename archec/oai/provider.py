@@ -149,11 +149,21 @@ def _list_sets(call: _Call) -> str:
     repository = call.repository
     if not repository.trees:
         raise OaiError("noSetHierarchy", "this repository has no sets")
-    page = read_sets(repository, call.request, call.now)
-    titles = repository.reader.titles({handle for path in page.sets if (handle := set_handle(path))})
-    names = {path: set_name(path, titles, repository.settings.collections) for path in page.sets}
+    begin = ResumptionToken("ListSets")
+    if call.request.token:
+        begin = _resumed(repository, call.request, call.now)
+    most = repository.settings.numOfRecords
+    found = _sets_after(repository, begin.key, most + 1)
+    page = found[:most]
+    if not page:
+        raise _bad_token() if call.request.token else OaiError("noSetHierarchy", "there are no sets yet")
+    token = None
+    if len(found) > len(page):
+        token = begin._replace(key=page[-1], cursor=begin.cursor + len(page), expires=repository.expiry(call.now))
+    titles = repository.reader.titles({handle for path in page if (handle := set_handle(path))})
+    names = {path: set_name(path, titles, repository.settings.collections) for path in page}
     sets = "".join([f"<set><setSpec>{path}</setSpec>{element('setName', name)}</set>" for path, name in names.items()])
-    return sets + resumption(repository, page.token, 0, page.cursor)
+    return sets + resumption(repository, token, 0, begin.cursor)
 
 
 def _get_record(call: _Call) -> str:
@@ -261,14 +271,6 @@ class ListPage(NamedTuple):
         return self.token._replace(stamp=last.stamp, key=last.tie, cursor=cursor, expires=expires)
 
 
-class SetPage(NamedTuple):
-    """One page of the list of sets, the token for the next page, and the number of sets on previous pages."""
-
-    sets: list[str]
-    token: ResumptionToken | None
-    cursor: int
-
-
 def read_list(repository: Repository, request: OaiRequest, now: float) -> ListPage:
     """The page for a ListRecords or ListIdentifiers request. Raises :class:`OaiError`."""
     generation = repository.index.state().generation
@@ -308,22 +310,6 @@ def _resumed(repository: Repository, request: OaiRequest, now: float) -> Resumpt
     if token is None or token.verb != request.verb:
         raise _bad_token()
     return token
-
-
-def read_sets(repository: Repository, request: OaiRequest, now: float) -> SetPage:
-    """A page of the list of sets, in the order of their setSpecs. Raises :class:`OaiError`."""
-    after, cursor = "", 0
-    if request.token:
-        token = _resumed(repository, request, now)
-        after, cursor = token.key, token.cursor
-    found = _sets_after(repository, after, repository.settings.numOfRecords + 1)
-    page = found[: repository.settings.numOfRecords]
-    if not page:
-        raise _bad_token() if request.token else OaiError("noSetHierarchy", "there are no sets yet")
-    if len(found) == len(page):
-        return SetPage(page, None, cursor)
-    expires = repository.expiry(now)
-    return SetPage(page, ResumptionToken("ListSets", key=page[-1], cursor=cursor + len(page), expires=expires), cursor)
 
 
 def _sets_after(repository: Repository, after: str, limit: int) -> list[str]:

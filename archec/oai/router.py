@@ -145,15 +145,12 @@ class OaiCapability:
                     return
                 self._ready = await to_thread.run_sync(lambda: self._repository.index.state().ready, limiter=limiter)
                 self._fault = ""
-            except ArchecError as error:
-                if self._fault != str(error):
-                    _log.error("the OAI index cannot follow the catalogue: %s", error)
-                self._fault = str(error)
-                pause = max(pause, _FAULT_PAUSE)
-            except Exception:  # noqa: BLE001 - it is logged and reported by /healthz
-                # A bug of our own must not stop the index silently.
-                _log.exception("the OAI index cannot follow the catalogue")
-                self._fault = "internal error"
+            except Exception as error:  # noqa: BLE001 - a bug of our own must not stop the index silently
+                fault = str(error) or "internal error"
+                if fault != self._fault:
+                    is_ours = not isinstance(error, ArchecError)
+                    _log.error("the OAI index cannot follow the catalogue: %s", fault, exc_info=is_ours)
+                self._fault = fault
                 pause = max(pause, _FAULT_PAUSE)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
