@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from archec.catalogue.model import FilesetManifestFile
 from archec.digest import Digests
 from archec.fileset.status import Status
 
+_PIECE = 1 << 20
 _HEX = re.compile("[0-9a-f]+")
 _LENGTHS = {"md5": 32, "sha1": 40, "sha256": 64}
 _OTHERS = {"sha224": 56, "sha384": 96, "sha512": 128}
@@ -27,7 +30,7 @@ class Checksums(NamedTuple):
 def read_whole(stream: BinaryIO) -> tuple[Digests, bytes]:
     """Reads a stream to its end. Returns its checksums and its first 4096 bytes."""
     digests, head = Digests(sha1=True), b""
-    while data := stream.read(1 << 20):
+    while data := stream.read(_PIECE):
         head = head or data[:4096]
         digests.update(data)
     return digests, head
@@ -61,6 +64,15 @@ def other_checksum(file: FilesetManifestFile) -> tuple[str, str] | None:
         return None
     kind, _, digits = text.rpartition(":")
     return (kind, digits) if _OTHERS.get(kind) == len(digits) and _HEX.fullmatch(digits) else None
+
+
+def digest_of(path: Path, kind: str) -> str:
+    """The hex digits of a file's checksum of a kind."""
+    digest = hashlib.new(kind, usedforsecurity=False)
+    with open(path, "rb") as stream:
+        while data := stream.read(_PIECE):
+            digest.update(data)
+    return digest.hexdigest()
 
 
 def mismatch(file: FilesetManifestFile, found: Digests | FilesetManifestFile) -> Status | None:

@@ -24,7 +24,6 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.records import Body
-from archec.fileset.strategy_choice import StrategyPolicy
 
 
 class IngestOptions(Struct, frozen=True, omit_defaults=True):
@@ -64,7 +63,6 @@ class Work:
     asker: Asker
     downloader: Downloader | None
     registry: Registry
-    policy: StrategyPolicy
     options: IngestOptions
     items: Items | None = None
     kept: Callable[[CommitItem, Body], None] = lambda item, body: None

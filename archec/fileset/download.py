@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import hashlib
 import re
 import time
 import zlib
 from collections.abc import AsyncIterable, Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
+from archec.archive.budget import BudgetUse
 from archec.archive.ledger import Download, Ledger
+from archec.archive.report import Report
 from archec.catalogue.model import FilesetManifestFile
 from archec.config import FetchConfig
 from archec.fileset.asking import Asker
-from archec.fileset.checksums import mismatch, other_checksum
+from archec.fileset.checksums import digest_of, mismatch, other_checksum
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import Body
 from archec.fileset.redaction import public_text, public_url
 from archec.fileset.status import PlatformHttpError, Status
+from archec.progress import Meter
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import UNKNOWN, bare_type, sniff
 from archec.web.door import Response, content
@@ -72,14 +74,36 @@ class Room:
         self.left = size
 
 
-class Progress(Protocol):
-    """Callbacks of a download. Both may raise BudgetSpent."""
+@dataclass(slots=True)
+class Counter:
+    """The progress of a run: counts for its meter, and the number of results by status. ``report`` is the report of the
+    run; None for a dry run."""
+
+    meter: Meter
+    use: BudgetUse
+    statuses: dict[str, int] = field(default_factory=dict)
+    report: Report | None = None
 
     def begin(self) -> None:
-        """Called before a file is requested."""
+        """Counts a requested file. Raises BudgetSpent if no more may be requested."""
+        if self.use.spent:
+            raise BudgetSpent
+        self.use.files += 1
 
     def received(self, count: int) -> None:
-        """Called with the number of bytes that were received."""
+        """Counts received bytes. Raises BudgetSpent if no more may be received."""
+        self.use.bytes += count
+        self._show()
+        if self.use.exhausted:
+            raise BudgetSpent
+
+    def ended(self, status: str) -> None:
+        """Counts a result."""
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        self._show()
+
+    def _show(self) -> None:
+        self.meter.at(self.use.bytes, f"{self.use.files} files, {sum(self.statuses.values())} data sets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +116,7 @@ class Downloader:
     run: int
     threads: Executor
     config: FetchConfig
-    progress: Progress
+    counter: Counter
 
     async def fetch(
         self, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None, room: Room
@@ -103,7 +127,7 @@ class Downloader:
         Resumes the partial download of an earlier process, and leaves one itself if it is interrupted. Raises
         StorageFull, StorageFailed, BudgetSpent.
         """
-        self.progress.begin()
+        self.counter.begin()
         transfer = _Transfer(self, file, url, obi, helper, room)
         try:
             return await transfer.run()
@@ -228,7 +252,7 @@ class _Transfer:
                 self._pieces.append(piece)
                 waiting += len(piece)
                 self._take(len(piece))
-                self._of.progress.received(len(piece))
+                self._of.counter.received(len(piece))
                 self._is_over = self._room.left < 0
                 if self._is_over or (most is not None and self._size > most + slack):
                     break
@@ -325,7 +349,7 @@ class _Transfer:
         if status is not None:
             return NotFetched(status, f"received {digests.size} bytes with md5 {digests.md5}, sha256 {digests.sha256}")
         other = other_checksum(self._file)
-        if other is not None and _digest_of(self._path(temp), other[0]) != other[1]:
+        if other is not None and digest_of(self._path(temp), other[0]) != other[1]:
             return NotFetched(Status.MISMATCH, f"received {digests.size} bytes with another {other[0]} than {other[1]}")
         return None
 
@@ -438,14 +462,6 @@ def _unpack(path: Path, plain: Temp, most: int) -> bool:
     except (OSError, EOFError, zlib.error):
         return False
     return plain.size <= most
-
-
-def _digest_of(path: Path, kind: str) -> str:
-    digest = hashlib.new(kind, usedforsecurity=False)
-    with open(path, "rb") as stream:
-        while data := stream.read(_BLOCK):
-            digest.update(data)
-    return digest.hexdigest()
 
 
 async def _refused(response: Response, url: str) -> NotFetched:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from archec.archive.commit import CommitItem
 from archec.catalogue.model import FilesetManifestFile, Obi
+from archec.config import FilesetConfig
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.fileset.checksums import mismatch, read_whole
@@ -20,7 +21,6 @@ from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import Body, file_item, replaced_item
 from archec.fileset.redaction import public_text
 from archec.fileset.status import Status
-from archec.fileset.strategy_choice import StrategyPolicy
 from archec.ids import normalise_url
 from archec.store.reader import open_obi
 from archec.text.sniff import bare_type, sniff
@@ -40,7 +40,7 @@ async def fetch_all(
     helper: FilesetPlatformHelper | None,
     listed: Sequence[FilesetManifestFile],
     urls: Sequence[str],
-    limits: StrategyPolicy,
+    limits: FilesetConfig,
 ) -> list[FilesetManifestFile]:
     """Fetches each of ``listed`` that is not held from its URL, several at a time. Returns all of them with their
     statuses; rows that have a status already are left as they are."""

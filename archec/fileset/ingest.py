@@ -80,13 +80,13 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
     if not wanted and not item.bundle_only:
         raise EmptyManifest("the data set has no files" + (" that were asked for" if item.manifest else ""))
     chosen = replace(item, manifest=wanted)
-    found.preferred = options.strategy or choose_strategy(chosen, work.policy)
+    limits = work.archive.config.fileset
+    found.preferred = options.strategy or choose_strategy(chosen, limits)
     found.strategy = found.preferred if work.items is not None else found.preferred.on_web
-    limits = work.policy
     if options.max_files is not None:
-        limits = limits._replace(max_file_count=options.max_files)
+        limits = dataclasses.replace(limits, max_file_count=options.max_files)
     if options.max_total is not None:
-        limits = limits._replace(max_total_size=options.max_total)
+        limits = dataclasses.replace(limits, max_total_size=options.max_total)
     excess = too_much(chosen, limits)
     if excess is not None:
         return excess, f"{chosen.file_count} files, {chosen.total_size} bytes"

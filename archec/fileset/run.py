@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from archec import __version__
@@ -26,7 +25,7 @@ from archec.config import Config
 from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest_of_items
 from archec.fileset.asking import Asker
 from archec.fileset.context import IngestOptions, Work
-from archec.fileset.download import BudgetSpent, Downloader
+from archec.fileset.download import BudgetSpent, Counter, Downloader
 from archec.fileset.ingest import ingest
 from archec.fileset.items import Items, keys_of
 from archec.fileset.model import IngestRequest
@@ -35,7 +34,6 @@ from archec.fileset.records import Body
 from archec.fileset.redaction import public_text
 from archec.fileset.result import IngestResult
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
-from archec.fileset.strategy_choice import StrategyPolicy
 from archec.fileset.summary import failure, file_result
 from archec.progress import Meter
 from archec.store.interface import CommitResult
@@ -96,38 +94,6 @@ class Source:
             pending.set_result(next(self._lines, None))
         except Exception as error:  # noqa: BLE001 - for the caller
             pending.set_exception(error)
-
-
-@dataclass(slots=True)
-class Counter:
-    """The progress of a run: counts for its meter, and the number of results by status. ``report`` is the report of the
-    run; None for a dry run."""
-
-    meter: Meter
-    use: BudgetUse
-    statuses: dict[str, int] = field(default_factory=dict)
-    report: Report | None = None
-
-    def begin(self) -> None:
-        """Counts a requested file. Raises BudgetSpent if no more may be requested."""
-        if self.use.spent:
-            raise BudgetSpent
-        self.use.files += 1
-
-    def received(self, count: int) -> None:
-        """Counts received bytes. Raises BudgetSpent if no more may be received."""
-        self.use.bytes += count
-        self._show()
-        if self.use.exhausted:
-            raise BudgetSpent
-
-    def ended(self, status: str) -> None:
-        """Counts a result."""
-        self.statuses[status] = self.statuses.get(status, 0) + 1
-        self._show()
-
-    def _show(self) -> None:
-        self.meter.at(self.use.bytes, f"{self.use.files} files, {sum(self.statuses.values())} data sets")
 
 
 def exit_code(statuses: Iterable[str]) -> Exit:
@@ -247,19 +213,16 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
 @asynccontextmanager
 async def _work(archive: Archive, run: int, commits: Commits, options: IngestOptions) -> AsyncIterator[Work]:
     """Yields the objects for ingests that ask the platforms, but store nothing."""
-    config, own = archive.config, archive.config.fileset
-    policy = StrategyPolicy(
-        own.web_max_files, own.web_max_total, own.web_max_file, min(own.max_file_count, 100_000), own.max_total_size
-    )
-    registry = Registry({one.name: one for one in own.platforms})
+    config = archive.config
+    registry = Registry({one.name: one for one in config.fileset.platforms})
     async with AsyncExitStack() as stack:
         sender = await stack.enter_async_context(Sender(Policy.of(config.fetch, config.agent, "platform")))
         asker = Asker(config.fetch, config.agent, sender, registry.helpers)
         items = None
         if (keys := keys_of(os.environ)) is not None:
             client = await stack.enter_async_context(open_client(Policy.of(config.fetch, config.agent, "upload")))
-            items = Items(own, config.fetch, client, keys)
-        yield Work(archive, run, commits, asker, None, registry, policy, options, items)
+            items = Items(config.fileset, config.fetch, client, keys)
+        yield Work(archive, run, commits, asker, None, registry, options, items)
 
 
 async def _dry(archive: Archive, given: _Given) -> None:

@@ -9,6 +9,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile
+from archec.config import FilesetConfig
 from archec.fileset.checksums import Checksums, mismatch
 from archec.fileset.context import Work
 from archec.fileset.download import PAGE, Room
@@ -18,10 +19,9 @@ from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import capture_of, held_version, open_file
 from archec.fileset.manifest import is_whole, safe_path, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
-from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
+from archec.fileset.platforms.base import MOST_FILES, FilesetPlatformHelper, manifest_file
 from archec.fileset.redaction import public_files, public_url
 from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed, overall
-from archec.fileset.strategy_choice import StrategyPolicy
 from archec.units import counted
 
 
@@ -32,7 +32,7 @@ class FilesetIngestStrategy:
     handles: ClassVar[tuple[IngestStrategy, ...]] = ()
 
     def __init__(
-        self, work: Work, strategy: IngestStrategy, helper: FilesetPlatformHelper | None, limits: StrategyPolicy
+        self, work: Work, strategy: IngestStrategy, helper: FilesetPlatformHelper | None, limits: FilesetConfig
     ) -> None:
         self.work, self.strategy, self.helper, self.limits = work, strategy, helper, limits
 
@@ -129,7 +129,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
                 raise PlatformRestrictedError("received a page instead of the bundle: it requires a login")
             status = Status(bundle.status or Status.NOT_PROCESSED.value)
             return self._result(status, [], f"the bundle: {extra.get('error') or status}")
-        bounds = Bounds(self.limits.max_file_count, self.limits.max_total_size)
+        bounds = Bounds(min(self.limits.max_file_count, MOST_FILES), self.limits.max_total_size)
         try:
             found = await asyncio.get_running_loop().run_in_executor(None, self._read, bundle, bounds)
         except OutOfBounds as error:

@@ -1,29 +1,19 @@
-"""Selects the strategy for a data set and applies size limits: pure functions of the number and sizes of its files."""
+"""Selects the strategy for a data set and applies size limits: pure functions of the number and sizes of its files.
+
+Limits are inclusive: a data set over one of ``web_*`` goes to archive.org, one over one of ``max_*`` is not ingested.
+Unknown sizes count as 0.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from archec.config import FilesetConfig
 from archec.fileset.model import FilesetPlatformItem, IngestStrategy
 from archec.fileset.status import Status
 
-_GIB = 1 << 30
 
-
-class StrategyPolicy(NamedTuple):
-    """Limits of strategies, inclusive. A data set over one of ``web_*`` goes to archive.org, one over one of ``max_*``
-    is not ingested. Sizes are in bytes; unknown ones count as 0."""
-
-    web_max_files: int = 20
-    web_max_total: int = _GIB
-    web_max_file: int = 128 << 20
-    max_file_count: int = 200
-    max_total_size: int = 64 * _GIB
-
-
-def choose_strategy(item: FilesetPlatformItem, policy: StrategyPolicy | None = None) -> IngestStrategy:
+def choose_strategy(item: FilesetPlatformItem, policy: FilesetConfig | None = None) -> IngestStrategy:
     """Returns the strategy for a data set. The default ``policy`` has the limits of the shipped configuration."""
-    limits = policy or StrategyPolicy()
+    limits = policy or FilesetConfig()
     large = (
         item.file_count > limits.web_max_files
         or item.total_size > limits.web_max_total
@@ -40,10 +30,10 @@ chose_strategy = choose_strategy
 """The spelling of the first proposal."""
 
 
-def too_much(item: FilesetPlatformItem, policy: StrategyPolicy) -> Status | None:
+def too_much(item: FilesetPlatformItem, limits: FilesetConfig) -> Status | None:
     """The status of a data set that has too many files or is too large; None if it is within the limits."""
-    if item.file_count > policy.max_file_count:
+    if item.file_count > limits.max_file_count:
         return Status.TOO_MANY_FILES
-    if item.total_size > policy.max_total_size:
+    if item.total_size > limits.max_total_size:
         return Status.TOO_LARGE_SIZE
     return None

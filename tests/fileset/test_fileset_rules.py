@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from archec.catalogue.codec import canonical
 from archec.catalogue.model import FilesetManifestFile
+from archec.config import FilesetConfig
 from archec.errors import BadName
 from archec.fileset import result as results
 from archec.fileset.checksums import Checksums, checksums, mismatch
@@ -25,7 +26,7 @@ from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.paths import safe_paths, unsafe
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.status import BadRequest, Status, overall
-from archec.fileset.strategy_choice import StrategyPolicy, choose_strategy, chose_strategy, too_much
+from archec.fileset.strategy_choice import choose_strategy, chose_strategy, too_much
 from archec.ids import FilesetId, parse_fileset
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -62,7 +63,7 @@ def test_only_what_has_no_other_download_is_bundled() -> None:
 
 
 def test_more_than_the_limits_is_refused_and_equal_passes() -> None:
-    policy = StrategyPolicy()
+    policy = FilesetConfig()
     assert too_much(item(*[1] * 200), policy) is None
     assert too_much(item(*[1] * 201), policy) is Status.TOO_MANY_FILES
     assert too_much(item(64 * GIB), policy) is None
