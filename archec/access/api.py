@@ -14,7 +14,7 @@ from starlette.responses import Response
 from archec.access import memento
 from archec.access.collection import Collection
 from archec.access.errors import Refused, unauthorized
-from archec.access.exchange import HTML, JSON, Exchange, answer, first_part
+from archec.access.exchange import HTML, JSON, Exchange, answer
 from archec.access.feeding import add, parse_rows, remove
 from archec.access.index import answer_index, list_sources
 from archec.access.index_files import MAX_LINE
@@ -43,6 +43,8 @@ _METHODS = {
 
 _OF_DEFAULT = ("web", "wayback", "cdx")
 """First parts of paths that mean the default collection."""
+_SERVED = {"/wayback": "available", "/cdx": "search/cdx"}
+"""What is served below two of them."""
 _MEMENTO = re.compile(r"([0-9]{1,14}|[0-9]{17})(?:(?:id|im|js|cs|if|mp)_)?/(.+)", re.S)
 _TIMEMAP = re.compile(r"timemap/([^/:]+)/(?:([0-9]{1,9})/)?(.+)", re.S)
 
@@ -56,7 +58,8 @@ class Api:
 
     async def answer(self, exchange: Exchange, viewer: Viewer) -> Response:
         """Returns the response to a request. Raises Refused, or ArchecError if the request is invalid."""
-        shown, rest = first_part(exchange.path)
+        first, _, rest = exchange.path[1:].partition("/")
+        shown = unquote(first)
         mode = f"/{shown}" if shown in _OF_DEFAULT else rest.rstrip("/")
         name = shown
         if shown in _OF_DEFAULT:
@@ -73,10 +76,10 @@ class Api:
             if exchange.method == "OPTIONS":
                 return answer(204, b"", "text/plain", [allow])
             raise Refused(405, f"{exchange.method[:20]} is not one of {', '.join(methods)}", (allow,))
-        if mode == "/wayback":
-            return await self._wayback(exchange, viewer, collection, rest)
-        if mode == "/cdx":
-            return await self._wayback_cdx(exchange, viewer, collection, rest)
+        if mode in _SERVED:
+            if rest.rstrip("/") != _SERVED[mode]:
+                raise viewer.nothing(f"Not found: {exchange.path}")
+            return await (self._available if mode == "/wayback" else self._cdx)(exchange, viewer, collection)
         if exchange.method == "POST" and mode in ("", "delete"):
             return await self._feed(exchange, viewer, collection, mode)
         if not mode:
@@ -150,10 +153,7 @@ class Api:
         async with closed_on_failure(loaded.record.close):
             return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)
 
-    async def _wayback(self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str) -> Response:
-        """``/wayback/available``."""
-        if rest.rstrip("/") != "available":
-            raise viewer.nothing(f"Not found: {exchange.path}")
+    async def _available(self, exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
         url, stamp = exchange.take.one("url"), exchange.take.one("timestamp")
         if not url:
             raise Refused(400, 'The "url" param is required')
@@ -162,10 +162,7 @@ class Api:
         wanted = last_moment(checked("timestamp", stamp)) if stamp else ""
         return await memento.available(collection, viewer, at, wanted, stamp)
 
-    async def _wayback_cdx(self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str) -> Response:
-        """``/cdx/search/cdx``."""
-        if rest.rstrip("/") != "search/cdx":
-            raise viewer.nothing(f"Not found: {exchange.path}")
+    async def _cdx(self, exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
         exchange.note["kind"] = "index"
         accept = exchange.headers.get("accept-encoding", "")
         return await answer_wayback(collection, exchange.take.given, accept, viewer)

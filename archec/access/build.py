@@ -71,10 +71,9 @@ class Builder:
                 local.append(FileSource(source.name, source.type, path))
             elif source.type == "archec":
                 local.append(self._archec(source, loaders))
-            elif source.type == "cdx":
-                remote.append(CdxSource(source, self.web, step.timeout, cache, grouped=step.grouped))
-            elif source.type == "memento":
-                remote.append(MementoSource(source, self.web, step.timeout, cache, grouped=step.grouped))
+            elif source.type in ("cdx", "memento"):
+                kind = CdxSource if source.type == "cdx" else MementoSource
+                remote.append(kind(source, self.web, step.timeout, cache, grouped=step.grouped))
             elif source.type == "live":
                 remote.append(LiveSource(source.name, self._config.access.live))
             elif source.type == "redis":

@@ -127,7 +127,7 @@ class AccessCapability(BaseRoute, Capability):
             if exchange.method == "OPTIONS" and self._config.access.cors:
                 response = answer(204, b"", "text/plain", _PREFLIGHT)
             else:
-                viewer = self._gate.enter(exchange.headers.get("authorization", ""), exchange.address)
+                viewer = self._gate.enter(exchange.headers.get("authorization", ""), client_of(scope))
                 response = await self._answered(exchange, viewer)
             with self._gate.transfer(viewer):
                 await self._complete(response, exchange)(scope, receive, send)
@@ -145,7 +145,7 @@ class AccessCapability(BaseRoute, Capability):
                 time.time(),
                 {
                     "who": viewer.name if viewer is not None else "",
-                    "address": exchange.address,
+                    "address": client_of(scope),
                     "method": exchange.method,
                     "path": exchange.path[:8192],
                     "query": exchange.query_string[:8192],

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import IO, cast
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import anyio
 from anyio import to_thread
@@ -53,10 +53,6 @@ class Exchange:
         """Fields for the audit log."""
 
     @property
-    def address(self) -> str:
-        return client_of(self.scope)
-
-    @property
     def query_string(self) -> str:
         return bytes(self.scope["query_string"]).decode("latin-1")
 
@@ -98,12 +94,6 @@ class Exchange:
     def close(self) -> None:
         if self._body is not None:
             self._body.close()
-
-
-def first_part(path: str) -> tuple[str, str]:
-    """Splits a path into its first segment, unescaped, and the rest after the slash."""
-    first, _, rest = path[1:].partition("/")
-    return unquote(first), rest
 
 
 def answer(status: int, body: bytes | str, media_type: str, headers: Iterable[tuple[str, str]] = ()) -> Response:

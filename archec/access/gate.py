@@ -104,7 +104,6 @@ class Gate:
             self._transfers.pop(task, None)
 
     async def watch(self) -> None:
-        """Checks rules and running transfers until it is cancelled."""
         while True:
             self.look()
             await asyncio.sleep(_LOOK)

@@ -66,7 +66,6 @@ class FileSource(LocalSource):
         return list(found.values())
 
     def prepare(self) -> None:
-        """Checks the files that have not been checked yet."""
         for file in self._present(Errors()):
             with suppress(SourceFailed):  # faults() reports it
                 file.opened()

@@ -88,12 +88,12 @@ class ListResolver:
         except SourceFailed:
             found = self._scan(start)
         paths = [path for line in found for path in line.decode("utf-8", "surrogateescape").split("\t")[1:]]
-        return [place for path in paths for place in self._absolute(path)]
-
-    def _absolute(self, path: str) -> list[Place]:
-        if "://" in path or os.path.isabs(path):
-            return [Place(path)]
-        return [Place(str(folder / path)) for folder in (self._path.parent, Path.cwd())]
+        folders = (self._path.parent, Path.cwd())
+        return [
+            Place(place)
+            for path in paths
+            for place in ([path] if "://" in path or os.path.isabs(path) else [str(one / path) for one in folders])
+        ]
 
     def _scan(self, start: bytes) -> list[bytes]:
         try:

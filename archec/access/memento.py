@@ -92,9 +92,7 @@ async def view(collection: Collection, viewer: Viewer, url: str, stamp: str, err
     return View(chosen, first, last, before, after)
 
 
-async def _view_of_all(
-    collection: Collection, viewer: Viewer, url: str, stamp: str, errors: Errors
-) -> View | None:
+async def _view_of_all(collection: Collection, viewer: Viewer, url: str, stamp: str, errors: Errors) -> View | None:
     """As :func:`view`, with a single query for all captures, so that other servers are queried once."""
     rows = list(islice(await collection.rows(all_of(url), errors, viewer.visible), DEFAULT_LIMIT))
     if not rows:
@@ -146,9 +144,7 @@ def no_memento(viewer: Viewer, errors: Errors) -> Response:
 # -- TimeMaps ---------------------------------------------------------------------------------------
 
 
-async def timemap(
-    collection: Collection, viewer: Viewer, at: Addresses, form: str, page: int, lost: Lost
-) -> Response:
+async def timemap(collection: Collection, viewer: Viewer, at: Addresses, form: str, page: int, lost: Lost) -> Response:
     """Returns a page of a TimeMap. Raises Refused for an unknown format."""
     if form not in _TYPES:
         viewer.check_empty()
@@ -257,10 +253,10 @@ async def available(collection: Collection, viewer: Viewer, at: Addresses, stamp
     the client wrote it."""
     errors = Errors()
     row = await nearest(collection, viewer, at.url, stamp, errors)
+    closest = {}
     if row is None:
         viewer.check_empty()
-    closest = {}
-    if row is not None:
+    else:
         status = row.text("status") or "200"
         closest = {
             "closest": {"status": status, "available": True, "url": at.memento(row), "timestamp": row.timestamp[:14]}

@@ -194,7 +194,6 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
 
 
 def _rows_of(obi: Obi, origin: Origin) -> Iterator[Row]:
-    """Yields a row for each noted state."""
     key = urlkey(target_uri(obi.id))
     for seen in states(obi):
         stamp, fields = timestamp(seen.tist), index_fields(seen)

@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 from urllib.parse import unquote_plus, urlencode
 
 from archec.access.query import uri_of
-from archec.access.record import parse_headers, read_file
+from archec.access.record import header, parse_headers, read_file
 from archec.errors import UsageError
 from archec.ids import urlkey
 
@@ -68,10 +68,6 @@ class Asked(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     body: Body | None = None
 
-    def header(self, name: str) -> str:
-        """The first header with this (lower-case) name, or ""."""
-        return next((value for key, value in self.headers if key.lower() == name), "")
-
 
 def parse_request(data: Body) -> Asked:
     """Parses a raw request: request line (the HTTP version is optional), headers, empty line, body. Raises
@@ -105,10 +101,10 @@ def key_of_method(url: str, method: str, query: str) -> str:
 def _as_query(asked: Asked) -> str:
     """The body of a request as arguments, depending on its media type. The fallback is its bytes in base64."""
     body = asked.body.first(_MAX_KEYED) if asked.body is not None else b""
-    size = asked.header("content-length")
+    size = header(asked.headers, "content-length")
     if size:
         body = body[: int(size)] if re.fullmatch("[0-9]{1,18}", size) else b""
-    kind = asked.header("content-type")
+    kind = header(asked.headers, "content-type")
     mime = kind.lower()
     if not body:
         return ""
@@ -138,14 +134,14 @@ def _form_fields(kind: str, body: bytes) -> Iterator[tuple[str, str | bytes]]:
         head, value = [*_EMPTY_LINE.split(part, 1), b""][:2]
         headers = parse_headers(head[:_MAX_HEAD].decode("utf-8", "replace").encode())
         value = _LAST_END.sub(b"", value)
-        given = _parameters(next((text for name, text in headers if name.lower() == "content-disposition"), ""))
+        given = _parameters(header(headers, "content-disposition"))
         yield given.get("name", "None"), value if "filename" in given else value.decode("utf-8", "replace")
 
 
-def _parameters(header: str) -> dict[str, str]:
+def _parameters(text: str) -> dict[str, str]:
     """The parameters of a header, with unquoted values."""
     found: dict[str, str] = {}
-    for name, value in _PARAMETER.findall(header):
+    for name, value in _PARAMETER.findall(text):
         value = value.strip()
         if value[:1] == '"' and value[-1:] == '"' and len(value) > 1:
             value = value[1:-1].replace("\\\\", "\\").replace('\\"', '"')

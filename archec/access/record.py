@@ -64,8 +64,7 @@ class Record:
 
     def get(self, name: str) -> str:
         """The first header with this name, or ""."""
-        wanted = name.lower()
-        return next((value for key, value in self.headers if key.lower() == wanted), "")
+        return header(self.headers, name)
 
     @property
     def type(self) -> str:
@@ -113,8 +112,13 @@ class Record:
 
     def http_header(self, name: str) -> str:
         """The first HTTP header with this name, or ""."""
-        wanted = name.lower()
-        return next((value for key, value in self.http_headers() if key.lower() == wanted), "")
+        return header(self.http_headers(), name)
+
+
+def header(headers: Headers, name: str) -> str:
+    """The first of these headers with a name, or ""."""
+    wanted = name.lower()
+    return next((value for key, value in headers if key.lower() == wanted), "")
 
 
 def parse_headers(data: bytes) -> list[tuple[str, str]]:

@@ -229,7 +229,6 @@ class LiveSource(AskedSource):
         self._is_on = is_on
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """Returns one row, without sending a request."""
         if not self._is_on:
             errors[self.name] = "the live web is off (access.live)"
         elif not query.may_live:
@@ -274,7 +273,6 @@ def _checked(rows: Iterator[Row], query: Query) -> Iterator[Row]:
 
 
 def _with_our_key(row: Row) -> Row | None:
-    """The row with its key recomputed from its URL."""
     try:
         key = key_of(row.url)
     except UsageError:

@@ -133,9 +133,7 @@ async def resolved(collection: Collection, row: Row, record: Record, viewer: Vie
     return _as_response(record, http, original)
 
 
-async def _original(
-    collection: Collection, row: Row, record: Record, viewer: Viewer, errors: Errors
-) -> Record | None:
+async def _original(collection: Collection, row: Row, record: Record, viewer: Viewer, errors: Errors) -> Record | None:
     url = record.get("WARC-Refers-To-Target-URI") or row.url
     wanted = of_date(record.get("WARC-Refers-To-Date")).ljust(14, "0")
     wanted = wanted if wanted.strip("0") else row.timestamp[:14]

@@ -59,6 +59,8 @@ class Origin(NamedTuple):
     type: str
 
 
+_OF_ORIGIN = ("source", "source-coll", "source_type")
+"""The names of these in a row."""
 NOWHERE = Origin("", "", "")
 """The origin of rows that do not state one."""
 
@@ -85,15 +87,8 @@ class Row(Struct, frozen=True, eq=False):
             return self.timestamp
         value = self.fields.get(name)
         if value is None:
-            return self._origin(name)
+            return self.origin[_OF_ORIGIN.index(name)] if name in _OF_ORIGIN else ""
         return value if isinstance(value, str) else orjson.dumps(value).decode()
-
-    def _origin(self, name: str) -> str:
-        if name == "source":
-            return self.origin.source
-        if name == "source-coll":
-            return self.origin.coll
-        return self.origin.type if name == "source_type" else ""
 
     @property
     def url(self) -> str:
@@ -168,7 +163,7 @@ def _row(line: bytes, key: str, stamp: str, fields: Any, origin: Origin, is_line
     if len(stamp) not in (14, 17) or not stamp.isdecimal() or not stamp.isascii() or not isinstance(fields, dict):
         return None
     if "urlkey" in fields or "timestamp" in fields or "source" in fields:
-        for name in ("urlkey", "timestamp", "source", "source-coll", "source_type"):
+        for name in ("urlkey", "timestamp", *_OF_ORIGIN):
             fields.pop(name, None)
         is_line = False
     return Row(line, key, stamp, fields, origin, is_line and bool(fields))
@@ -204,7 +199,7 @@ def _source_of(origin: Origin) -> bytes:
     """The end of a line of CDXJ: the fields of its origin."""
     if origin is NOWHERE:
         return b"}\n"
-    named = dict(zip(("source", "source-coll", "source_type"), origin, strict=True))
+    named = dict(zip(_OF_ORIGIN, origin, strict=True))
     return b"," + orjson.dumps(named, option=orjson.OPT_APPEND_NEWLINE)[1:]
 
 

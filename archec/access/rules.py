@@ -82,7 +82,7 @@ class Rules:
                 break
         else:
             found.append(_decision(_OPEN[self.open], "", 0))
-        return min(found, key=_openness)
+        return min(found, key=lambda one: (not one.withdrawn, one.level))
 
     def on_address(self, subject: Subject, now: float) -> int:
         """The number of the first rule whose match depends on the address, or 0."""
@@ -126,10 +126,6 @@ def subject_of(row: Row) -> Subject:
 def _decision(rights: str, reason: str, number: int) -> Decision:
     level = {"open": Level.CONTENT, "metadata": Level.METADATA}.get(rights, Level.NOTHING)
     return Decision(level, rights == "withdrawn", reason, number)
-
-
-def _openness(decision: Decision) -> tuple[bool, Level]:
-    return (not decision.withdrawn, decision.level)
 
 
 def _holds(rule: RuleConfig, subject: Subject, address: str, now: float) -> bool | None:

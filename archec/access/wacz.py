@@ -14,8 +14,7 @@ import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from archec.access.errors import LoadFailed
@@ -78,7 +77,7 @@ class WaczSource(FileSource):
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="archec-wacz-")
         self._path, self._files, self._listed = Path(self._folder.name), {}, (-1, 0.0)
-        with _opened(self._wacz) as packed:
+        with _Bounded(self._wacz) as wacz, zipfile.ZipFile(wacz) as packed:
             entries = [one for one in packed.infolist() if one.filename.startswith(_INDEXES)]
             entries = [one for one in entries if one.filename.endswith((*ENDINGS, *SUMMARIES))]
             if sum(one.file_size for one in entries) > MAX_UNPACKED:  # zipfile reads no more than the stated size
@@ -116,17 +115,10 @@ class _Bounded(io.FileIO):
         return super().read(size) or b""
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Opens a zip file. Raises BadZipFile and others of ``_FAULTS``."""
-    with _Bounded(path) as file, zipfile.ZipFile(file) as packed:
-        yield packed
-
-
 def _offsets(path: Path) -> dict[str, int]:
     """The offset of each WARC file in a zip file. Compressed members are left out."""
     found: dict[str, int] = {}
-    with _opened(path) as packed, open(path, "rb") as file:
+    with _Bounded(path) as wacz, zipfile.ZipFile(wacz) as packed, open(path, "rb") as file:
         for entry in packed.infolist():
             if entry.filename.startswith(_ARCHIVE) and entry.compress_type == zipfile.ZIP_STORED:
                 file.seek(entry.header_offset + 26)

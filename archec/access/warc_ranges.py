@@ -62,16 +62,13 @@ async def _row_at(step: Step, viewer: Viewer, loader: WarcLoader, filename: str,
     fields = {"filename": filename, "offset": str(first), "length": str(length)}
     try:
         record = await loader.load_place(Row(b"", "", "", fields, NOWHERE))
-    except LoadFailed:
-        return None
-    if record is None:
-        return None
-    await record.close()
-    if not record.url or not record.timestamp:
-        return None
-    try:
+        if record is None:
+            return None
+        await record.close()
+        if not record.url or not record.timestamp:
+            return None
         queries = _queries(record.url, record.timestamp)
-    except UsageError:
+    except (LoadFailed, UsageError):
         return None
     for query in queries:
         rows = await step.answer(query, Errors(), viewer.visible)

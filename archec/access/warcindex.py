@@ -59,7 +59,6 @@ class Indexed(NamedTuple):
 
 
 def index_path(folder: Path) -> Path:
-    """The path of the index of a directory."""
     return folder.with_name(f"{folder.name}.cdxj")
 
 

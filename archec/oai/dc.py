@@ -197,7 +197,6 @@ def _source(values: Values) -> str:
 
 
 def _series(template: Template) -> str:
-    """The handle of the series that a work is in."""
     if template.family != "work" or template.id.count(":") < 3:
         return ""
     archive, series = archive_of(template.id), series_of(template.id)

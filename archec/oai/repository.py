@@ -61,7 +61,6 @@ class Repository:
     reader: ItemReader
 
     def expiry(self, now: float) -> int:
-        """The expiry tist of a token issued now."""
         return int(now + self.settings.liveTime)
 
 

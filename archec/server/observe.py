@@ -82,7 +82,6 @@ def abort(scope: Scope) -> None:
 
 
 def sent_of(scope: Scope) -> Sent:
-    """The sent part of the response to a request."""
     return cast(Sent, scope["archec.sent"])
 
 

@@ -53,7 +53,6 @@ class _Bounded(HttpToolsProtocol):
         self._in_head = True
         super().on_message_complete()
 
-
     def _abort(self) -> None:
         """Closes the connection, and discards what was sent and has not arrived yet: up to some MB of a response."""
         at_once = struct.pack("ii", 1, 0)
