@@ -122,6 +122,7 @@ class FilePhase:
         spent = False
         while not self._hosts.is_hopeless:
             spent = spent or use.spent
+            left = feeder.left
             if not spent and not texts.pending > _TEXTS:
                 room = window - under_way.count("fetched") - under_way.count("redirects")
                 self._feed(pool, feeder, room)
@@ -132,6 +133,8 @@ class FilePhase:
             if not fetching and not under_way.count("text"):
                 if spent or not feeder.left:
                     break
+                if feeder.left == left:  # all hosts have their share, of URLs that wait for silent ones
+                    self._put_off_silent()
                 continue
             self._committer.pace(_CHUNK if fetching >= window else _LAST_CHUNK, _CHUNK_SECONDS)
             self._collect(pool.collect(_WAIT if fetching else 0.0))
@@ -141,8 +144,10 @@ class FilePhase:
                 self._committer.commit()
                 self._received.restart(hop for active in under_way if (hop := active.hop) is not None)
             self._meter.at(self._done, f"{human_size(use.bytes)}, {fetching} in flight", total)
-        for active in list(under_way if self._hosts.is_hopeless else under_way.in_state("silent")):
-            self._put_off(active)
+        if self._hosts.is_hopeless:
+            for active in list(under_way):
+                self._put_off(active)
+        self._put_off_silent()
         if self._hosts.is_hopeless and feeder.left:
             self._report.deferred[NOT_ASKED] += feeder.left
         self._committer.commit()
@@ -236,6 +241,8 @@ class FilePhase:
             fobi = fobis.get(url, Obi(url, "fobi"))
             if self._under_way.plan(url):
                 self._use.files += 1
+                if self._under_way.get(url, "silent") is not None:
+                    feeder.done(url)
                 continue
             if self._visits.effect(url, fobi) is not None:
                 self._done += 1
@@ -410,6 +417,10 @@ class FilePhase:
     def _finished(self, active: Active) -> None:
         if self._pass.feeder is not None and active.state != "silent":
             self._pass.feeder.done(active.fobi.id)
+
+    def _put_off_silent(self) -> None:
+        for active in list(self._under_way.in_state("silent")):
+            self._put_off(active)
 
     def _put_off(self, active: Active) -> None:
         """Ends the visits of a file and of those that redirect to it without a result: they stay due."""

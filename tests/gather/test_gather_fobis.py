@@ -26,6 +26,7 @@ from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of
 from archec.catalogue.model import AT_ONCE
 from archec.config import Config
+from archec.gather import host_waits
 from archec.gather.file_phase import FilePhase
 from archec.store.layout import open_layout
 from archec.tist import iso
@@ -459,6 +460,21 @@ def test_a_second_chance_for_a_target_behind_redirects(config: Config) -> None:
         assert sum(found[good.url(f"/{n}")] == "new" for n in range(12)) >= 9, report.fobis
         assert all(found.values())
         check(config)
+
+
+def test_a_network_that_goes_down_while_many_wait_behind_redirects(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that a host may have at the fetchers waits for targets whose host is silent; some of these are due, too."""
+    monkeypatch.setattr(host_waits, "_NETWORK", -1.0)  # no answer is recent enough to prove that the network is up
+    with Site("127.0.0.2") as bad:
+        targets = [bad.url(f"/{n}") for n in range(150)]
+    with Site() as good:
+        for n, target in enumerate(targets):
+            good[f"/{n}"] = moved(target)
+        write_papers(config, [good.url(f"/{n}") for n in range(150)] + targets)
+        report = run(config)
+        assert (report.state, report.deferred.total(), dict(report.fobis)) == ("done", 300, {})
 
 
 def test_a_host_that_stays_down_waits_for_the_next_run(config: Config, site: Site) -> None:
