@@ -14,7 +14,7 @@ from archec.archive.journal import all_records_in, records, records_in
 from archec.catalogue.fold import changes_of, fold_obi, write
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
-from archec.catalogue.records import DataSetRead, Fork, ObiChange, RunEnd, RunStart, decode
+from archec.catalogue.records import DataSetRead, Fork, ObiChange, RunEnd, RunStart
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.progress import SILENT, Meter
 from archec.store.directories import held_tists
@@ -213,15 +213,13 @@ def not_of_this_store(layout: Layout) -> str:
 
 def tobis_in_journals(layout: Layout, ids: Collection[str]) -> dict[str, Obi]:
     """Derives tobis from the journals, for those that a database has refused. Reads all journals."""
-    starts = tuple(b'{"type":"obi","kind":"tobi","id":' + msgspec.json.encode(obi) + b"," for obi in ids)
+    words = [msgspec.json.encode(obi) for obi in ids]
     found: dict[str, Obi] = {}
     for journal in journals(layout):
         for batch in read_batches(journal.path):
-            for line in batch.lines:
-                if line.startswith(starts):
-                    record = decode(line, f"{journal.path}, batch {batch.n}")
-                    if isinstance(record, ObiChange):
-                        found[record.id] = fold_obi(found.get(record.id), record, batch.stamp)
+            for record in records_in(batch, journal.path, ObiChange, obis="tobi", words=words):
+                if record.id in ids:
+                    found[record.id] = fold_obi(found.get(record.id), record, batch.stamp)
     return found
 
 

@@ -17,17 +17,17 @@ from xxhash import xxh3_64_intdigest
 
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.file_losses import files_of, held_back_record, is_lost, journalled, loss_note, loss_of
+from archec.archive.journal import records
 from archec.archive.opening import Archive
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit
-from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, decode
+from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, decode, encode
 from archec.config import Config
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import JournalFile, journal_of, journals, read_batches
+from archec.store.journal_reader import JournalFile, journal_of, journals
 from archec.store.sorting import SortedLines
 from archec.tist import MAX_TIST
 
-_RELEVANT = (b'{"type":"run"', b'{"type":"obi","kind":"fobi"', b'{"type":"host"', b'{"type":"held-back"')
 _CONCLUDED = b"r"
 _BUCKETS = 1 << 24
 
@@ -121,11 +121,11 @@ def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
         for _, group in groupby(lines, key=lambda line: line.partition(b"\0")[0]):
             facts = _Facts(map(_parsed, group))
             if run in facts.seen and facts.obi is not None:
-                records = list(_without(archive.config, facts, facts.obi, out))
+                changes = list(_without(archive.config, facts, facts.obi, out))
                 due += max(facts.seen) in out
-                changed += any(record.put or record.drop for record in records)
-                for record in records:
-                    to.add(CommitItem(record))
+                changed += any(change.put or change.drop for change in changes)
+                for change in changes:
+                    to.add(CommitItem(change))
     to.commit()
     for other in others:
         if isinstance(other, HostNoted):
@@ -150,7 +150,7 @@ def _hold_back(archive: Archive, stated: HeldBack, run: int, to: Commits) -> Non
 
 
 def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) -> list[_Other]:
-    """Adds the journal lines about the files that the run visited (and some others, whose hashes collide) to ``to``,
+    """Adds the records about the files that the run visited (and some others, whose hashes collide) to ``to``,
     which sorts them by id, then in the order of the journals. Returns the records of the run's hosts, taken from the
     runs that count and with failures counted over these, and all records of losses held back."""
     files = journals(archive.layout)
@@ -166,13 +166,14 @@ def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) 
                     others[record.host.host] = HostNoted(HostState(record.host.host, run))
     number = 0
     for journal in files:
-        for record, line in _relevant_records(journal):
+        for record, concluded in _relevant_records(journal):
             if isinstance(record, ObiChange):
                 number += 1
                 if wanted[_bucket(record.id)]:
-                    to.add(b"%s\0%015d%s" % (record.id.encode(), number, line))
+                    mark = _CONCLUDED if concluded else b" "
+                    to.add(b"%s\0%015d%s%s" % (record.id.encode(), number, mark, encode(record)))
                 continue
-            counts = journal.tist not in out and not line.startswith(_CONCLUDED)
+            counts = journal.tist not in out and not concluded
             if isinstance(record, HostNoted):
                 host, before = record.host, others.get(record.host.host)
                 change, stated[host.host] = host.fails - stated.get(host.host, 0), host.fails
@@ -186,19 +187,18 @@ def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) 
     return list(others.values())
 
 
-def _relevant_records(journal: JournalFile) -> Iterator[tuple[ObiChange | _Other, bytes]]:
-    """Yields the records of a journal about files, hosts and losses held back, each with its line. The line begins with
-    a mark: ``r`` if it is a conclusion of a retraction, else a blank."""
-    mark = b" "
-    for batch in read_batches(journal.path):
-        where = f"{journal.path}, batch {batch.n}"
-        for line in batch.lines:
-            if line.startswith(_RELEVANT):
-                record = decode(line, where)
-                if isinstance(record, RunStart):
-                    mark = _CONCLUDED if record.kind == "retract" else b" "
-                elif isinstance(record, (ObiChange, HostNoted, LossesHeldBack)):
-                    yield record, mark + line
+def _relevant_records(journal: JournalFile) -> Iterator[tuple[ObiChange | _Other, bool]]:
+    """Yields the records of a journal about files, hosts and losses held back, each with whether it is a conclusion of
+    a retraction."""
+    concluded = False
+    found: Iterator[RunStart | ObiChange | _Other] = records(
+        journal.path, RunStart, ObiChange, HostNoted, LossesHeldBack, obis="fobi"
+    )
+    for record in found:
+        if isinstance(record, RunStart):
+            concluded = record.kind == "retract"
+        else:
+            yield record, concluded
 
 
 def _parsed(line: bytes) -> tuple[ObiChange, bool]:

@@ -15,14 +15,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from archec.archive.journal import records_in
+from archec.archive.journal import records
 from archec.archive.opening import Archive
 from archec.archive.report import RunReport
 from archec.catalogue.codec import read
 from archec.catalogue.records import ClockReading, RunStart
 from archec.config import Config
 from archec.errors import ArchecError
-from archec.store.journal_reader import JournalFile, read_batches
+from archec.store.journal_reader import JournalFile
 from archec.tist import MAX_TIST, iso
 from archec.units import human_duration
 from archec.web.headers import http_date
@@ -84,11 +84,8 @@ def _iso(moment: float) -> str:
 
 def _reading_of(journal: JournalFile) -> ClockReading:
     """The clock recorded at the beginning of a run, or the run's tist if there is none."""
-    for batch in islice(read_batches(journal.path), 1):
-        for start in records_in(batch, journal.path, RunStart):
-            if start.clock is not None:
-                return start.clock
-    return ClockReading(journal.tist)
+    start = next(records(journal.path, RunStart), None)
+    return (start and start.clock) or ClockReading(journal.tist)
 
 
 async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
