@@ -82,7 +82,7 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
     file = _file_of(path)
     newer = newer_of(file)
     with (
-        _locked(file.parent),
+        locked(file.parent),
         SortedLines(file.parent, in_memory=4 * _IN_MEMORY) as given,
         SortedLines(file.parent, in_memory=_IN_MEMORY) as fresh,
         ExitStack() as stack,
@@ -154,7 +154,7 @@ def remove(path: Path, lines: Iterable[bytes]) -> int:
     with SortedLines(folder) as gone:
         for line in lines:
             gone.add(line)
-        with _locked(folder):
+        with locked(folder):
             _complete_merge(path / _ADDED if path.is_dir() else path)
             files = sorted(path.glob("*.cdxj")) if path.is_dir() else [newer_of(path), path]
             return sum(_remove(file, gone) for file in files if file.exists())
@@ -251,7 +251,8 @@ def write_lines(file: Path, lines: Iterable[bytes]) -> int:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the lock of a folder, for which it waits."""
     with storage_errors(folder):
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import click
 
 from archec.access.feeding import add as add_rows
-from archec.access.feeding import fed_path, parse_rows
+from archec.access.feeding import fed_path, locked, parse_rows
 from archec.access.feeding import remove as remove_rows
 from archec.access.index_sorting import Unsortable, folder_files, sort_index
 from archec.access.obi_source import subjects_of
@@ -92,9 +92,10 @@ def create(
     unknown = sorted(set(collections) - {one.name for one in config.collections})
     if unknown:
         raise UsageError(f"there is no collection {unknown[0]}", hint=f"collections are set in {config.file}")
-    known = _tokens(config)
-    text, made = new_token(known, name, wanted, collections, until)
-    _write(config, (*known, made))
+    with _alone(config) as path:
+        known = _tokens(config)
+        text, made = new_token(known, name, wanted, collections, until)
+        _write(path, (*known, made))
     show({"token": text, "name": name}, text, as_json=as_json)
 
 
@@ -134,11 +135,12 @@ def revoke(name: str, pywb_file: Path | None, config_file: Path | None) -> None:
     Example: archec access token revoke reader
     """
     config, _ = load_with_pywb(config_file, pywb_file)
-    known = _tokens(config)
-    kept = tuple(one for one in known if one.name != name)
-    if len(kept) == len(known):
-        raise UsageError(f"there is no token {name}", hint="'archec access token list' lists them")
-    _write(config, kept)
+    with _alone(config) as path:
+        known = _tokens(config)
+        kept = tuple(one for one in known if one.name != name)
+        if len(kept) == len(known):
+            raise UsageError(f"there is no token {name}", hint="'archec access token list' lists them")
+        _write(path, kept)
     note(f"{name} is revoked")
 
 
@@ -321,9 +323,16 @@ def _tokens(config: Config) -> tuple[Token, ...]:
     return TokenFile(token_path(config)).tokens()
 
 
-def _write(config: Config, tokens: tuple[Token, ...]) -> None:
+@contextmanager
+def _alone(config: Config) -> Iterator[Path]:
+    """The path of the token file, which only this process changes now."""
     path = token_path(config)
     with storage_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.parent):
+        yield path
+
+
+def _write(path: Path, tokens: tuple[Token, ...]) -> None:
     with atomic_stream(path, mode=0o600) as file:
         file.write(encoded(tokens))

@@ -9,6 +9,8 @@ import json
 import os
 import selectors
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -145,6 +147,16 @@ def test_a_token_is_printed_once_and_kept_hashed(tmp_path: Path) -> None:
     assert again.name == told["name"] == "told"
     path.unlink()
     assert CliRunner().invoke(access, ["token", "list", *options]).stderr == "archec: there are no tokens\n"
+
+
+def test_tokens_that_are_created_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    config = configured(tmp_path, COLLECTIONS)
+    names = [f"reader-{number}" for number in range(9)]
+    command = [sys.executable, "-m", "archec", "access", "token", "create"]
+    options = ["--config", str(config.file)]
+    children = [subprocess.Popen([*command, name, *options], stdout=subprocess.DEVNULL) for name in names]
+    assert [child.wait() for child in children] == [0] * len(names)
+    assert sorted(one.name for one in TokenFile(config.path(config.access.tokens)).tokens()) == names
 
 
 def test_a_token_that_would_never_be_valid_is_refused(tmp_path: Path) -> None:
