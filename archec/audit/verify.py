@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import ceil
@@ -54,10 +54,10 @@ class Summary:
     """The result of a verification. ``whole``: everything named by the journals was checked. ``bad`` is the number of
     entries known to be bad now, ``oldest`` the tist of the oldest check that counts (0: none)."""
 
-    files: int = 0
-    read: int = 0
-    seconds: float = 0.0
     whole: bool = False
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
     bad: int = 0
     oldest: int = 0
     tally: Tally = field(default_factory=Tally)
@@ -68,17 +68,9 @@ class Summary:
         return not self.tally.wrong and not self.bad
 
     def as_value(self) -> dict[str, Any]:
-        return {
-            "summary": "verify",
-            "clean": self.clean,
-            "whole": self.whole,
-            "files": self.files,
-            "bytes": self.read,
-            "seconds": round(self.seconds, 3),
-            **self.tally.as_value(),
-            "bad": self.bad,
-            "oldest": self.oldest,
-        }
+        value = asdict(self) | {"seconds": round(self.seconds, 3)}
+        del value["tally"]
+        return {"summary": "verify", "clean": self.clean, **value, **self.tally.as_value()}
 
 
 def verify(archive: Audited, scope: Scope, meter: Meter, report: Reporter, repair: Repair | None = None) -> Summary:
@@ -225,7 +217,7 @@ class _Verification:
     def _take(self, chunk: Chunk, seen: Seen) -> None:
         """Reports and records the results of a chunk."""
         self.summary.files += seen.files
-        self.summary.read += seen.read
+        self.summary.bytes += seen.read
         if seen.keys:
             self.names.add(_EXPECTED, seen.keys)
         for entry, finding in seen.findings:
@@ -239,7 +231,7 @@ class _Verification:
         if chunk.last >= chunk.first or chunk.end:
             size = amount_of(chunk.lines).bytes
             self.memory.advance(chunk.run, chunk.first, chunk.last, self.now, end=chunk.end, size=size)
-        self.meter.at(self.summary.files, f"{human_size(self.summary.read)}, run {chunk.run}")
+        self.meter.at(self.summary.files, f"{human_size(self.summary.bytes)}, run {chunk.run}")
 
     # -- repairing --------------------------------------------------------------------------------
 

@@ -61,43 +61,29 @@ DURATION, SIZE, SHARE = _Parsed("duration", parse_duration), _Parsed("size", par
 FILE = click.Path(dir_okay=False, path_type=Path)
 READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-
-def pywb_option(function: _F) -> _F:
-    """``--pywb FILE``, on commands that deal with collections."""
-    return click.option(
-        "--pywb", "pywb_file", type=FILE, metavar="FILE", help="Also use the collections of a pywb config.yaml."
-    )(function)
-
-
-def config_option(function: _F) -> _F:
-    """``--config FILE``, on every command."""
-    return click.option(
-        "--config",
-        "config_file",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Configuration file; default: $ARCHEC_CONFIG, else ./config.yaml.",
-    )(function)
+pywb_option = click.option(
+    "--pywb", "pywb_file", type=FILE, metavar="FILE", help="Also use the collections of a pywb config.yaml."
+)
+config_option = click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), metavar="FILE",
+    help="Configuration file; default: $ARCHEC_CONFIG, else ./config.yaml.",
+)  # fmt: skip
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, everything else on stderr.")
 
 
 def output_option(help: str) -> Callable[[_F], _F]:  # noqa: A002
-    """``-o FILE``, for a file that is written atomically (:mod:`archec.terminal.files`)."""
+    """``-o FILE``, for a file that is written atomically."""
     return click.option("-o", "--output", type=FILE, help=help)
-
-
-def json_option(function: _F) -> _F:
-    """``--json``, on every reporting command."""
-    return click.option("--json", "as_json", is_flag=True, help="JSON on stdout, everything else on stderr.")(function)
-
-
-def leave(code: Exit) -> NoReturn:
-    """Ends the command with an exit code."""
-    raise click.exceptions.Exit(int(code))
 
 
 def report_options(function: _F) -> _F:
     """``--json`` and ``--config FILE``, on reporting commands that work on an archive."""
     return json_option(config_option(function))
+
+
+def leave(code: Exit) -> NoReturn:
+    """Ends the command with an exit code."""
+    raise click.exceptions.Exit(int(code))
 
 
 def load_or_default(file: Path | None) -> Config:

@@ -117,7 +117,7 @@ def conclude(summary: Summary | CheckSummary, lines: Sequence[str], *, as_json: 
 def _lines(summary: Summary) -> list[str]:
     tally = summary.tally
     head = (
-        f"Checked {counted(summary.files, 'file')}, {human_size(summary.read)}, in "
+        f"Checked {counted(summary.files, 'file')}, {human_size(summary.bytes)}, in "
         f"{human_duration(summary.seconds)}: {tally}."
     )
     lines = [head, *tally.as_lines()] if summary.files or tally.by_code else ["Nothing was checked."]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import structs, to_builtins
 
@@ -23,6 +23,7 @@ from archec.store.layout import Layout
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso, parse_when
 
+_T = TypeVar("_T")
 SHOWN: dict[str, str] = {
     "running": "active",
     "done": "finished",
@@ -197,27 +198,20 @@ def _stopped(layout: Layout, view: RunView) -> RunView:
 
 
 def _view(run: Run) -> RunView:
-    report = _report(run.report)
+    report, options = _read(RunReport, run.report), _read(dict[str, Any], run.options) or {}
     # A run that failed and was not resumed is recorded as interrupted, with its message.
     stopped = "failed" if report is not None and report.message else "interrupted"
     state = run.state if run.state in _FINAL else stopped
     return RunView(
-        run.tist, state, run.state, run.data_set, run.kind, run.form, run.source, _options(run.options), report,
+        run.tist, state, run.state, run.data_set, run.kind, run.form, run.source, options, report,
         retracted=run.retracted,
     )  # fmt: skip
 
 
-def _options(text: str) -> dict[str, Any]:
-    """The options in a JSON text; empty if archec did not write it."""
+def _read(kind: type[_T], text: str) -> _T | None:
+    """What is in a JSON text; None if that is empty, or archec did not write it."""
     with suppress(CatalogueError):
-        return read(dict[str, Any], text)
-    return {}
-
-
-def _report(text: str) -> RunReport | None:
-    """The report in a JSON text; None if there is none, or archec did not write it."""
-    with suppress(CatalogueError):
-        return read(RunReport, text) if text else None
+        return read(kind, text) if text else None
     return None
 
 

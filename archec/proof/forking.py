@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import ExitStack
 
 from archec import __version__
@@ -48,8 +49,8 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
             _close(config, layout, last)
             last = last_run(layout)
         run = stamp(max(lost.run, last.journal.tist if last is not None else 0))
-        fork, head = Fork(run, kept, lost, reason), _end(layout)
-        with JournalWriter(layout, run, head=head) as journal:
+        fork, ends = Fork(run, kept, lost, reason), deque(chain(layout), maxlen=1)
+        with JournalWriter(layout, run, head=ends[0].batch.sha256 if ends else NO_BATCH) as journal:
             start = RunStart(run, kind="fork", options={"reason": reason}, software=__version__)
             # Declared before the catalogue is emptied, because only the catalogue knows the lost batch.
             journal.append([encode(start), encode(fork)], run)
@@ -80,14 +81,6 @@ def _kept(layout: Layout, lost: Link, meter: Meter) -> Link:
 
 
 _GIVE = "give a newer seal of what is lost, with --seal"
-
-
-def _end(layout: Layout) -> str:
-    """The sha256 of the very last batch."""
-    head = NO_BATCH
-    for _, batch in chain(layout):
-        head = batch.sha256
-    return head
 
 
 def _close(config: Config, layout: Layout, last: LastRun) -> None:

@@ -144,7 +144,9 @@ def coverage_of_all(
     for opening the catalogue again with :func:`archec.catalogue.open.open_catalogue`.
     """
     workers = len(os.sched_getaffinity(0)) if workers is None else workers
-    cuts = _between_archives(catalogue.split(_PARTS, least)) if workers > 1 else []
+    near = catalogue.split(_PARTS, least) if workers > 1 else []
+    # ';' sorts after all ids of an archive, and before those of the next.
+    cuts = sorted({f"RePEc:{archive_of(obi)};" for obi in near if archive_of(obi)})
     if not cuts:
         yield from coverage(catalogue, meter=meter)
         return
@@ -177,12 +179,6 @@ def _joined(
         works += sum(row.works for row in rows)
         meter.at(works)
         yield from rows
-
-
-def _between_archives(ids: list[str]) -> list[str]:
-    """Ids near the given ones that sort after all ids of one archive and before those of the next, without duplicates,
-    in order."""
-    return sorted({f"RePEc:{archive_of(obi)};" for obi in ids if archive_of(obi)})
 
 
 def reading(url: str, base: Path) -> Callable[[tuple[str, str]], list[CoverageRow]]:
