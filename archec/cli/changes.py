@@ -70,6 +70,8 @@ def changes(
             found = incidences.changes_of_runs(of.catalogue, run, query)
         else:
             query = query._replace(since=parse_when(since) if since is not None else 0)
+            if query.until < query.since:
+                raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --until must be later than --since")
             found = incidences.changes(of.catalogue, query)
         show_all(islice(found, limit), _value, _lines, as_json=as_json, none="no incidences found")
 

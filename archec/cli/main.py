@@ -79,7 +79,9 @@ def main() -> NoReturn:
     """Runs the command line. Every :class:`ArchecError` becomes one message and an exit code."""
     if COMPLETE in os.environ:
         sys.exit(shell_complete(cli, {}, "archec", COMPLETE, os.environ[COMPLETE]))
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _terminate)
     guard()
     code: int | None = None
     context: click.Context | None = None

@@ -48,7 +48,7 @@ def prove(
     state was recorded by then, not that it is current. With --since, proves instead that everything sealed earlier is
     in the later seal. If a proof is invalid, the exit code is 6.
 
-    Example: archec prove RePEc:smp:wpaper:2024-01 --seal seal.txt -o 1.tlog-proof
+    Example: archec prove RePEc:smp:wpaper:2024-01 --seal seal.txt -o proof.txt
     """
     if proof_file is not None:
         if seal_file or when is not None or older or output or len(arguments) > 1:

@@ -260,6 +260,8 @@ def test_small_hints(filled: Config, tmp_path: Path) -> None:
     done = archec_inline(None, "status", "--config", tmp_path)
     assert done.code == 1
     assert f"{tmp_path}: is a directory" in done.err
+    done = archec_inline(filled, "changes", "--since", "2026-11-23", "--until", "2020-01-01")
+    assert (done.code, "--until must be later" in done.err) == (2, True)
 
 
 def test_an_archive_that_is_not_there_is_told_by_file_and_key(filled: Config) -> None:

@@ -280,7 +280,7 @@ def test_resume_with_another_tarball(config: Config, site: Site, folder: Path) -
 
 
 @pytest.mark.parametrize("group", [False, True], ids=["process", "group"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_while_it_fetches(config: Config, site: Site, number: int, group: bool) -> None:
     with slow_run(config, site) as child:
         if group:
