@@ -163,18 +163,18 @@ def test_redif_tells_the_whole_history(small: World) -> None:
     assert texts(root, ".//{*}provenance//{*}identifier") == ["RePEc:AAA:WPAPER:9"]
 
 
+def held(world: World, obi_id: str, text: str, *, tist: int = 1_200_000_000) -> Obi:
+    """A tobi with these bytes, which are in the store."""
+    obi, version = paper(obi_id, 0, tist=tist), version_of(text)
+    path = world.layout.root / world.layout.path(tist, obi.id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return dataclasses.replace(obi, history=History.of({tist: version.sha256}), versions={version.sha256: version})
+
+
 def test_bytes_of_the_store_come_out_as_they_are(world: World) -> None:
     plain, odd = PAPER, PAPER.replace("co\n", "co \x0b\x85\n")
-    obis = []
-    for n, text in enumerate((plain, odd)):
-        obi = paper(f"RePEc:aaa:wpaper:{n}", 0)
-        (tist,) = obi.history.tists
-        path = world.layout.root / world.layout.path(tist, obi.id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        version = version_of(text)
-        history = History.of({tist: version.sha256})
-        obis.append(dataclasses.replace(obi, history=history, versions={version.sha256: version}))
+    obis = [held(world, f"RePEc:aaa:wpaper:{n}", text) for n, text in enumerate((plain, odd))]
     world.show(*obis)
     (root,) = world.walk("ListRecords", metadataPrefix="redif")
     first, second = root.findall(".//r:template", NS)
@@ -184,6 +184,16 @@ def test_bytes_of_the_store_come_out_as_they_are(world: World) -> None:
     assert second.get("encoding") == "base64"
     assert base64.b64decode(str(second.text)).decode() == odd
     assert texts(world.ask("ListRecords", metadataPrefix="oai_dc"), ".//dc:title") == ["On <tags> & co"] * 2
+
+
+def test_a_series_that_changes_its_publisher_does_so_in_the_next_record_of_its_papers(world: World) -> None:
+    text = "Template-Type: ReDIF-Paper 1.0\nTitle: One\nHandle: RePEc:aaa:wpaper:1\n"
+    world.show(held(world, "RePEc:aaa:wpaper:1", text))
+    for tist, name in enumerate(("The Old Press", "The New Press"), 1_200_000_000):
+        text = f"Template-Type: ReDIF-Series 1.0\nName: S\nProvider-Name: {name}\nHandle: RePEc:aaa:wpaper\n"
+        world.show(held(world, "RePEc:aaa:wpaper", text, tist=tist))
+        answer = world.ask("GetRecord", metadataPrefix="oai_dc", identifier=f"oai:{DOMAIN}:RePEc:aaa:wpaper:1")
+        assert texts(answer, ".//dc:publisher") == [name]
 
 
 @settings(max_examples=150)
