@@ -88,7 +88,7 @@ class Builder:
                 local.append(wacz)
                 loaders.append(self._warcs(WaczResolver(self._config.path(source.path)), step, source.name))
         loaders += self._loaders(step)
-        return Step(step.name, tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
+        return Step(tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
 
     def _loaders(self, step: StepConfig) -> Iterator[Loader]:
         origins = {source.name: source.replay_url for source in step.sources if source.replay_url}

@@ -30,7 +30,6 @@ class Step:
     """Sources that are queried at the same time, and the loaders that are tried in turn for the records of their rows.
     ``timeout`` is in seconds; remote sources apply it themselves."""
 
-    name: str
     local: tuple[LocalSource, ...]
     remote: tuple[AskedSource, ...]
     loaders: tuple[Loader, ...]

@@ -149,9 +149,7 @@ def _list_sets(call: _Call) -> str:
     repository = call.repository
     if not repository.trees:
         raise OaiError("noSetHierarchy", "this repository has no sets")
-    begin = ResumptionToken("ListSets")
-    if call.request.token:
-        begin = _resumed(repository, call.request, call.now)
+    begin = _resumed(call) if call.request.token else ResumptionToken("ListSets")
     most = repository.settings.numOfRecords
     found = _sets_after(repository, begin.key, most + 1)
     page = found[:most]
@@ -175,19 +173,15 @@ def _get_record(call: _Call) -> str:
 
 
 def _list_identifiers(call: _Call) -> str:
-    repository = call.repository
-    page = read_list(repository, call.request, call.now)
-    headers = "".join([_header(repository, row, page.token.set) for row in page.rows])
-    token = page.next(len(page.rows), repository.expiry(call.now))
-    return headers + resumption(repository, token, page.token.size, page.token.cursor)
+    page = read_list(call)
+    headers = "".join([_header(call.repository, row, page.token.set) for row in page.rows])
+    return headers + _rest(call, page, len(page.rows))
 
 
 def _list_records(call: _Call) -> str:
-    repository = call.repository
-    page = read_list(repository, call.request, call.now)
+    page = read_list(call)
     records = _records(call, page.rows, call.format(page.token.prefix), page.token.set)
-    token = page.next(len(records), repository.expiry(call.now))
-    return "".join(records) + resumption(repository, token, page.token.size, page.token.cursor)
+    return "".join(records) + _rest(call, page, len(records))
 
 
 _VERBS: Mapping[str, Callable[[_Call], str]] = {
@@ -262,22 +256,12 @@ class ListPage(NamedTuple):
     rows: list[IndexRow]
     more: bool
 
-    def next(self, given: int, expires: int) -> ResumptionToken | None:
-        """The token that continues after the first ``given`` rows; None at the end of the list."""
-        if not self.more and given == len(self.rows):
-            return None
-        last = self.rows[given - 1].key
-        cursor = self.token.cursor + given
-        return self.token._replace(stamp=last.stamp, key=last.tie, cursor=cursor, expires=expires)
 
-
-def read_list(repository: Repository, request: OaiRequest, now: float) -> ListPage:
+def read_list(call: _Call) -> ListPage:
     """The page for a ListRecords or ListIdentifiers request. Raises :class:`OaiError`."""
+    repository = call.repository
     generation = repository.index.state().generation
-    if request.token:
-        token = _resumed(repository, request, now)
-    else:
-        token = _begun(repository, request, now, generation)
+    token = _resumed(call) if call.request.token else _begun(call, generation)
     form = repository.formats.get(token.prefix)
     if form is None or token.generation != generation:
         raise _bad_token()
@@ -293,21 +277,31 @@ def read_list(repository: Repository, request: OaiRequest, now: float) -> ListPa
     return ListPage(token, rows[: repository.settings.numOfRecords], more)
 
 
-def _begun(repository: Repository, request: OaiRequest, now: float, generation: str) -> ResumptionToken:
+def _rest(call: _Call, page: ListPage, given: int) -> str:
+    """The resumptionToken element after the first ``given`` rows of a page."""
+    token = None
+    if page.more or given < len(page.rows):
+        last, cursor = page.rows[given - 1].key, page.token.cursor + given
+        expires = call.repository.expiry(call.now)
+        token = page.token._replace(stamp=last.stamp, key=last.tie, cursor=cursor, expires=expires)
+    return resumption(call.repository, token, page.token.size, page.token.cursor)
+
+
+def _begun(call: _Call, generation: str) -> ResumptionToken:
     """The token for the first page of a list."""
-    if request.prefix not in repository.formats:
-        raise OaiError("cannotDisseminateFormat", f"there is no metadata format {request.prefix}")
-    if request.set and not repository.trees:
+    request, trees, now = call.request, call.repository.trees, int(call.now)
+    call.format(request.prefix)
+    if request.set and not trees:
         raise OaiError("noSetHierarchy", "this repository has no sets")
-    if request.set and request.set.partition(":")[0] not in repository.trees:
+    if request.set and request.set.partition(":")[0] not in trees:
         raise _no_records()
-    end = int(now) if request.end is None else min(request.end, int(now))
+    end = now if request.end is None else min(request.end, now)
     return ResumptionToken(request.verb, request.prefix, request.set, request.start, end, generation=generation)
 
 
-def _resumed(repository: Repository, request: OaiRequest, now: float) -> ResumptionToken:
-    token = repository.tokens.read(request.token, now)
-    if token is None or token.verb != request.verb:
+def _resumed(call: _Call) -> ResumptionToken:
+    token = call.repository.tokens.read(call.request.token, call.now)
+    if token is None or token.verb != call.request.verb:
         raise _bad_token()
     return token
 
