@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from typing import NamedTuple
@@ -28,6 +29,7 @@ _NOT_FOUND = "No Resource Found"
 _MAX_CDX = 2000
 _MAX_ORIGINALS = 10
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
+_SHA_IN_HEX = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 _GET = Asked()
 _FRAMING = ("transfer-encoding", "content-encoding", "content-length")
 
@@ -134,7 +136,7 @@ async def resolved(collection: Collection, row: Row, record: Record, viewer: Vie
 
 
 async def _original(collection: Collection, row: Row, record: Record, viewer: Viewer, errors: Errors) -> Record | None:
-    url = record.get("WARC-Refers-To-Target-URI") or row.url
+    url = record.get("WARC-Refers-To-Target-URI").strip("<> ") or row.url
     wanted = of_date(record.get("WARC-Refers-To-Date")).ljust(14, "0")
     wanted = wanted if wanted.strip("0") else row.timestamp[:14]
     digest = _digest(record.get("WARC-Payload-Digest") or row.text("digest"))
@@ -146,7 +148,7 @@ async def _original(collection: Collection, row: Row, record: Record, viewer: Vi
     for other in collection.steps:
         rows = await other.answer(query, errors, viewer.visible)
         while tried < _MAX_ORIGINALS and (found := await first_of(rows, query)) is not None:
-            if digest and _digest(found.text("digest")) not in ("", "-", digest):
+            if digest and _digest(found.text("digest")) not in ("", digest):
                 continue
             tried += 1
             try:
@@ -162,7 +164,11 @@ async def _original(collection: Collection, row: Row, record: Record, viewer: Vi
 
 
 def _digest(text: str) -> str:
-    return text.rpartition(":")[2].upper()
+    """A digest without its algorithm, of SHA in base 32, so that it can be compared. "" if there is none."""
+    value = text.rpartition(":")[2].upper()
+    if _SHA_IN_HEX.fullmatch(value):
+        return base64.b32encode(bytes.fromhex(value)).decode("ascii").rstrip("=")
+    return value.strip("-=")
 
 
 def _as_response(revisit: Record, http: bytes, original: Record | None) -> Record:

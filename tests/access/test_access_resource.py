@@ -9,6 +9,7 @@ import json
 import unittest.mock
 from collections.abc import Iterator
 from contextlib import closing
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,21 @@ def odd_response(http: str, more: str = "", version: str = "1.0") -> tuple[str, 
     return f"WARC/{version}\r\nWARC-Type: response\r\nWARC-Target-URI: http://odd.org/\r\n{kind}", http
 
 
+def odd_revisit(digest: str) -> tuple[str, str]:
+    """The head and the block of a revisit of ``http://a.org/``."""
+    refers = "WARC-Target-URI: http://odd.org/\r\nWARC-Refers-To-Target-URI: <http://a.org/>"
+    return f"WARC/1.0\r\nWARC-Type: revisit\r\n{refers}\r\nWARC-Payload-Digest: {digest}\r\nContent-Length: 0", ""
+
+
 ODD = {
     "cut": ("WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 9", "abc"),
     "cut-large": ("WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 99999", "abc"),
     "version": odd_response("HTTP/1.1 200 OK\r\n\r\nx", version="9.9"),
     "lengths": odd_response("HTTP/1.1 200 OK\r\n\r\nx", more="\r\nContent-Length: 7"),
     "astray-revisit": ("WARC/1.0\r\nWARC-Type: revisit\r\nWARC-Refers-To-Target-URI: ::\r\nContent-Length: 0", ""),
+    "hex-revisit": odd_revisit(f"sha1:{sha1(b'<p>first</p>').hexdigest()}"),
+    "dash-revisit": odd_revisit("-"),
+    "other-revisit": odd_revisit(f"sha1:{sha1(b'<p>other</p>').hexdigest()}"),
     "no-http": odd_response("<p>0.9\r\n\r\nx"),
     "line-ends": tuple(part.replace("\r", "\r\r") for part in odd_response("HTTP/1.0 302 \r\nServer: x\r\n\r\n")),
     "not-ended": odd_response("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"),
@@ -164,6 +174,9 @@ def test_revisits_have_the_payload_of_what_they_refer_to(get: httpx.Client) -> N
         assert found.rec_headers.get_header("WARC-Refers-To") is None
         assert found.http_headers.get_header("X-Visit") == "second"
         assert found.http_headers.get_header("Content-Length") == "12"
+    for host in ("hex-revisit", "dash-revisit"):
+        assert b"\r\n\r\n<p>first</p>\r\n\r\n" in get.get(f"/c/resource?url=http://{host}.org/").content
+    assert get.get("/c/resource?url=http://other-revisit.org/").status_code == 404
 
 
 def test_redirects(get: httpx.Client) -> None:
