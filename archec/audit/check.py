@@ -168,12 +168,12 @@ class _Check:
         self._walk(passed_over)
         at_work = self._at_work()
         self._journals(at_work)
-        comparable = catalogue is not None and self._catalogue(catalogue)
-        if self.unread:
-            comparable = False
-        elif comparable and (at_work or self._moved()):
-            comparable = False
-            self.report(Finding("not-compared", ".", "the catalogue is not compared, because a run is active"))
+        comparable = False
+        if catalogue is not None and self._catalogue(catalogue) and not self.unread:
+            moved = at_work or self._at_work() or catalogue.position() != self.archive.position
+            comparable = not moved
+            if moved:
+                self.report(Finding("not-compared", ".", "the catalogue is not compared, because a run is active"))
         agree = self._compare(comparable, passed_over)
         if catalogue is not None and comparable and agree and not self.quick:
             self.summary.whole = self._refold(catalogue)
@@ -183,11 +183,6 @@ class _Check:
         """Whether a run is writing journal and catalogue."""
         who = holder(self.archive.layout) if not self.archive.locked else None
         return who is not None and who.is_run
-
-    def _moved(self) -> bool:
-        """Whether the catalogue has followed the journals further than when the archive was opened."""
-        catalogue = self.archive.catalogue
-        return catalogue is None or self._at_work() or catalogue.position() != self.archive.position
 
     # -- the three sides --------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from archec.archive.journal import records_in
@@ -102,7 +101,8 @@ class Journals:
         self.named[journal.tist] = Amount()
         try:
             for batch in scanner.batches():
-                if batch.n == 1 and (stated := _run_in(batch, journal.path)) not in (0, journal.tist):
+                starts = records_in(batch, journal.path, RunStart) if batch.n == 1 else iter(())
+                if (stated := next((start.tist for start in starts), journal.tist)) != journal.tist:
                     self._replaced.pop(path, None)
                     message = f"says that it is the journal of run {stated}"
                     self.unread[path] = Finding("journal-misnamed", path, message)
@@ -168,11 +168,6 @@ class Journals:
             if head is not None and head != ends.prev:
                 yield Gap(before, batch, head, journal.tist, ends.prev), path
             head, before, batch = ends.head, journal.tist, ends.batches
-
-
-def _run_in(batch: JournalBatch, path: Path) -> int:
-    """The run that a journal's first batch names as its own; 0 if it names none."""
-    return next((record.tist for record in records_in(batch, path, RunStart)), 0)
 
 
 def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,11 +50,9 @@ class Repair:
         self._copy, self._disk = copy, Disk()
         self.where = copy.where
 
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Holds the run lock. Raises :class:`archec.errors.LockHeld` if a run is active."""
-        with RunLock(self._layout, "repair"):
-            yield
+    def at_work(self) -> RunLock:
+        """The run lock, to be held. Raises :class:`archec.errors.LockHeld` if a run is active."""
+        return RunLock(self._layout, "repair")
 
     # -- obis -------------------------------------------------------------------------------------
 

@@ -205,10 +205,8 @@ def incidences_plot(bins: Sequence[Bin], prefix: str) -> str:
             one.set_ylim(_LEAST, max(10, 2 * most))
             one.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}" if count >= 1 else "")
             _dated(one)
-        axes[0].set_ylabel("templates")
-        axes[0].set_xlabel("date of the data set (UTC)")
-        axes[1].set_ylabel("files")
-        axes[1].set_xlabel("date of the run (UTC)")
+        for one, what, date_of in zip(axes, ("templates", "files"), ("data set", "run"), strict=True):
+            one.set(ylabel=what, xlabel=f"date of the {date_of} (UTC)")
         axes[0].legend(ncols=4, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
 
     return _svg(draw, prefix, rows=2, height=5.2)
