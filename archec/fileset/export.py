@@ -123,8 +123,13 @@ def _sums(kind: str) -> _Writer:
 
 
 def _urls(of: _Export) -> None:
-    lines = [f"{file.platform_url}\n" for file in of.files]
+    lines = [f"{_url(file)}\n" for file in of.files]
     (of.folder / "urls.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def _url(file: FilesetManifestFile) -> str:
+    """The URL of a file on one line: blanks, line ends and control characters are escaped."""
+    return "".join(quote(c) if c == " " or not c.isprintable() else c for c in file.platform_url or "")
 
 
 # -- BagIt (RFC 8493) -------------------------------------------------------------------------------
@@ -143,8 +148,7 @@ def _bagit(of: _Export) -> None:
     for kind in ("md5", "sha256"):
         tags[f"manifest-{kind}.txt"] = _sum_lines(kind, files, "data/")
     if of.fetch:
-        rows = (((file.platform_url or "").replace(" ", "%20"), file.size, safe_path(file)) for file in files)
-        tags["fetch.txt"] = "".join(f"{url} {size} data/{path}\n" for url, size, path in rows)
+        tags["fetch.txt"] = "".join(f"{_url(file)} {file.size} data/{safe_path(file)}\n" for file in files)
     manifest, size = held.manifest, sum(file.size or 0 for file in files)
     description, known = ". ".join(filter(None, (manifest.title, not_held(manifest.manifest)))), _about(held)
     about = (

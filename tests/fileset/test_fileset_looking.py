@@ -359,6 +359,22 @@ def test_packages_croissants_sums_and_urls(one: Filesets, tmp_path: Path) -> Non
     assert len((exported(one, "urls", tmp_path) / "urls.txt").read_text().splitlines()) == 3
 
 
+def test_the_url_of_a_file_is_one_line(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
+    """Also where it is hostile: a further line would be another URL, in a bag with a path of its own."""
+    url = zenodo(platform, 7, {"p": 10, "q": 10, "r": 10})
+    filesets.ingest(url)
+    for row, more in zip(platform.bodies["/api/records/7"]["files"], ("\n", "\u2028", ""), strict=True):
+        row["links"]["self"] += f"?x={more}http://evil.example.org/ 5 data/../x" if more else ""
+    (result,) = filesets.ingest(url)
+    assert result.status == "success", result.message
+    assert command(filesets, "export", url, "--as", "urls", str(tmp_path / "urls"))[0] == 0
+    urls = (tmp_path / "urls" / "urls.txt").read_text().splitlines()
+    assert command(filesets, "export", url, "--as", "bagit", "--fetch", str(tmp_path / "bag"))[0] == 0
+    lines = (tmp_path / "bag" / "fetch.txt").read_text().splitlines()
+    assert [line.split(" ")[0] for line in lines] == urls
+    assert [line.split(" ")[1:] for line in lines] == [["10", f"data/{name}"] for name in "pqr"]
+
+
 # -- SQL ------------------------------------------------------------------------------------------
 
 
