@@ -236,7 +236,7 @@ def _provenance(item: Item, form: RecordFormat, origin: str) -> str:
     if item.obi.kind == "fobi":
         return ""
     harvested = _iso(item.last_seen)
-    altered = "false" if form.namespace == REDIF_NAMESPACE else "true"
+    altered = "false" if form.namespace == REDIF_NAMESPACE and item.readable else "true"
     return (
         f'<about><provenance xmlns="{_PROVENANCE}" xmlns:xsi="{XSI}" xsi:schemaLocation="{_PROVENANCE}'
         f' {_PROVENANCE}.xsd"><originDescription harvestDate="{harvested}" altered="{altered}">'

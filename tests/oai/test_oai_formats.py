@@ -384,3 +384,5 @@ def test_a_damaged_template_makes_no_record(world: World) -> None:
     path.write_text("Template-Type: ReDIF-Paper 1.0\nTitle: Damaged\nHandle: RePEc:aaa:s:1\n")
     answer = world.ask("GetRecord", metadataPrefix="oai_dc", identifier=f"oai:{DOMAIN}:RePEc:aaa:s:1")
     assert answer.findtext(".//{*}title") == "About RePEc:aaa:s:1"
+    answer = world.ask("GetRecord", metadataPrefix="redif", identifier=f"oai:{DOMAIN}:RePEc:aaa:s:1")
+    assert [one.get("altered") for one in answer.iterfind(".//{*}originDescription")] == ["true"]
