@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 class Held(NamedTuple):
     """The number of tobis held as of a data set's date, by the archive of their handle, and by the archive's directory
-    of their place."""
+    of their place. The merge leaves out of ``directories`` those whose place on that date the scan does not know."""
 
     archives: Counter[str]
     directories: Counter[str]
@@ -100,7 +100,8 @@ class Merge:
         now = state.state if state.last <= self._tist else history_of(state).at(self._tist)
         if now is not None:
             self.held.archives[archive_of(state.id)] += 1
-            self.held.directories[directory_of(state.place)] += 1
+            if state.since <= self._tist:
+                self.held.directories[directory_of(state.place)] += 1
 
 
 def history_of(state: ObiState) -> History:

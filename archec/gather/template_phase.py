@@ -235,6 +235,10 @@ class _Merging:
         known = self._obis([case.id for case in cases if case.known])
         rows = self._spool.rows([case.found.row for case in cases if case.found is not None])
         jobs: list[Job] = []
+        tist = self._data_set.tist
+        for obi in known.values():
+            if (obi.since > tist or obi.id in self._refused) and obi.history.at(tist) is not None:
+                merge.held.directories[directory_of(self._place_before(obi))] += 1
         for case in cases:
             obi = known.get(case.id) or Obi(case.id, "tobi")
             sha256 = case.found.sha256.hex() if case.found is not None else ""

@@ -42,6 +42,17 @@ def data_set(folder: Path, day: int, **archives: int) -> Path:
 # -- the guard ----------------------------------------------------------------------------------------
 
 
+def test_a_late_data_set_is_judged_by_what_the_directory_held_then(config: Config, folder: Path) -> None:
+    moved = {"aaa/sss/p.rdf": range(6, 10), "bbb/x.rdf": range(6)}
+    members = [papers(f"RePEc/{place}", series("aaa", numbers)) for place, numbers in moved.items()]
+    run(config, data_set(folder, 1, aaa=10))
+    run(config, tarball(folder / "RePEc_2001-01-03.tar", members))
+    late = tarball(folder / "RePEc_2001-01-02.tar", [papers("RePEc/aaa/sss/p.rdf", series("aaa", range(4, 10)))])
+    report = run(config, late)
+    assert (report.tobis["lost"], report.held_back) == (4, {})
+    check(config)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "held_back"),
     [
