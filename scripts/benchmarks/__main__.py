@@ -16,31 +16,18 @@ import sys
 import tempfile
 import time
 from datetime import datetime, timezone
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import archec
-from benchmarks import (
-    access,
-    catalogue,
-    export,
-    fetch,
-    fileset,
-    lists,
-    oai,
-    parse,
-    reread,
-    runs,
-    seal,
-    templates,
-    verify,
-)
 from benchmarks.runner import BUSY, BenchmarkError, Report, Watch, about, file_creation, touch_memory
 
-BENCHMARKS: dict[str, ModuleType] = {
-    "parse": parse, "templates": templates, "fetch": fetch, "catalogue": catalogue, "oai": oai, "export": export,
-    "lists": lists, "reread": reread, "verify": verify, "runs": runs, "seal": seal,
-    "access": access, "fileset": fileset,
+BENCHMARKS = {
+    name: import_module(f"benchmarks.{name}")
+    for name in (
+        "parse", "templates", "fetch", "catalogue", "oai", "export", "lists", "reread", "verify", "runs", "seal",
+        "access", "fileset",
+    )
 }  # fmt: skip
 SLOW_CREATION = 80.0
 """Microseconds to create a file from which on something is wrong with the file system."""
