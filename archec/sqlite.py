@@ -21,7 +21,7 @@ from archec.errors import ArchecError, StorageFull
 _D = TypeVar("_D", bound="Database")
 _BUSY = 30.0
 """Seconds to wait for another process's lock."""
-_FAULTS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
+_FAULTS = (sqlite3.Error, OverflowError, UnicodeError)
 """What SQLite and its binding raise."""
 _LEAST_FREE = 1_000_000
 """Free bytes below which an input/output error is treated as a full disk."""
@@ -147,7 +147,7 @@ class Database:
             return kind(f"{path}: {name} cannot be written to", hint=unwritable(path) or _PERMISSIONS)
         if "not a database" in text:
             return kind(f"{path}: this is not an SQLite database", hint=damaged)
-        if "malformed" in text or "decode to UTF-8" in text:
+        if isinstance(error, UnicodeDecodeError) or "malformed" in text or "decode to UTF-8" in text:
             return kind(f"{path}: {name} is damaged: {text}", hint=damaged)
         if "unable to open" in text:
             why = unwritable(path) if os.access(path, os.R_OK) or not path.exists() else f"no permission to read {path}"

@@ -107,6 +107,9 @@ def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     path.write_bytes(data)
     with Database(path, ROLE) as database, pytest.raises(StorageFailed, match="the list is damaged"):
         database.fetch("SELECT * FROM words")
+    path.write_bytes(data.replace(b"words", b"w\xe9rds").replace(b"CREATE", b"CREATx"))
+    with Database(path, ROLE) as database, pytest.raises(StorageFailed, match="the list is damaged"):
+        database.is_empty()
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
