@@ -38,6 +38,7 @@ from archec.redif.problems import Problem
 from archec.redif.scan import RawTemplate, scan
 from archec.redif.source import open_below, read_file
 from archec.sqlite import Database, Role
+from archec.store.durable import storage_errors
 
 _VERSION = 2
 _SLACK_NS = 2_000_000_000
@@ -179,13 +180,14 @@ class DirectoryMemory(Database):
 
     def reread(self, row: SeenRow, folder: Path) -> SeenRow:
         """Appends the text of a cached template to the spool and returns its new row. Raises DataSetError if the file
-        has changed since."""
+        has changed since, StorageFull and StorageFailed."""
         templates = _scanned(self._root, row.path, self._max_file, self._began)
         text = templates[row.number].text if row.number < len(templates) else b""
         if sha256(text, usedforsecurity=False).digest() != row.sha256:
             path = self._root / os.fsdecode(row.path)
             raise DataSetError(f"{path}: changed while the data set was read", hint="gather again")
-        with open(folder / f"texts-{os.getpid()}", "ab") as texts:
+        path = folder / f"texts-{os.getpid()}"
+        with storage_errors(path), path.open("ab") as texts:
             start = texts.tell()
             texts.write(text)
         return row._replace(spool=os.getpid(), start=start, size=len(text))

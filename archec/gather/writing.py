@@ -14,6 +14,7 @@ from archec.errors import ArchecError
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import FOUND_BY_SCAN
 from archec.redif.template import canonical_text, difference, fobi_of, parse
+from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.store.writer import Writer
@@ -77,9 +78,11 @@ def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[l
         with Writer(layout) as writer:
             try:
                 for job in jobs:
-                    if job.spool not in texts:
-                        texts[job.spool] = os.open(folder / f"texts-{job.spool}", os.O_RDONLY)
-                    text = os.pread(texts[job.spool], job.size, job.start)
+                    path = folder / f"texts-{job.spool}"
+                    with storage_errors(path):
+                        if job.spool not in texts:
+                            texts[job.spool] = os.open(path, os.O_RDONLY)
+                        text = os.pread(texts[job.spool], job.size, job.start)
                     written.append(_write(layout, writer if store else None, tist, job, text))
             finally:
                 for fd in texts.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,9 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_disk import small_disk
 
-from archec.errors import StorageFull
+from archec.catalogue.open import open_catalogue
+from archec.config import Config
+from archec.errors import StorageFailed, StorageFull
+from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.holding_back import GoneFiles
+from archec.gather.options import Options
 from archec.gather.spool import FileRow, Loss, SeenRow, Spool
+from archec.gather.writing import Job, writing
+from archec.store.layout import create
 
 
 def row(obi: str, n: int = 0, member: int = 1) -> SeenRow:
@@ -99,3 +106,20 @@ def test_a_full_disk_while_files_that_are_gone_are_noted(tmp_path: Path) -> None
     full = pytest.raises(StorageFull, match="gone: No space left")
     with small_disk(tmp_path / "disk", "size=32k") as disk, closing(GoneFiles(disk)) as gone, full:
         list(map(gone.add, urls))
+
+
+def test_texts_that_cannot_be_read_or_added_are_a_failure_of_storage(tmp_path: Path) -> None:
+    layout, folder = create(tmp_path / "archive"), tmp_path / "spool"
+    with pytest.raises(StorageFailed, match="texts-1: No such file"):
+        writing(layout, folder, 1, True)([Job("RePEc:aaa:ssssss:1", "x.rdf", 1, 1, 0, 5, None)])
+    text = b"Template-Type: ReDIF-Paper 1.0\nTitle: T\nHandle: RePEc:aaa:ssssss:1\n"
+    config = Config(base=tmp_path)
+    config.data_path.mkdir(parents=True)
+    (config.data_path / "x.rdf").write_bytes(text)
+    template = row("RePEc:aaa:ssssss:1")._replace(path=b"x.rdf", sha256=sha256(text).digest())
+    with (
+        closing(open_catalogue(config.database, base=tmp_path, create=True)) as catalogue,
+        DirectoryMemory(tmp_path / "reading.sqlite", config, Options(), catalogue) as memory,
+        pytest.raises(StorageFailed, match=r"texts-\d+: No such file"),
+    ):
+        memory.reread(template, folder)
