@@ -278,7 +278,7 @@ class _Comparing:
                 sizes.append(entry.size)
         if sizes == [None, None] and is_url(entry.id) and entry.target == slash_variant(entry.id):
             return  # the name of a redirect that only changes the final slash exists only if its target does
-        wanted = entry.size if entry.size >= 0 else next((size for size in sizes if size is not None), None)
+        wanted = entry.size if entry.size >= 0 else next((size for size in sizes if size not in (None, -1)), None)
         for side, size in zip((self._here, self._there), sizes, strict=True):
             if size is None:
                 self._differs("missing", side.name, entry, f"not {_in(side.name)}")

@@ -27,6 +27,7 @@ _MAX_VALUE = 1024
 _MAX_LOCATION = 8192
 _NEVER_CUT = frozenset({"etag", "last-modified", "content-length", "date"})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_GZIP = b"\x1f\x8b"
 
 
 def clean(value: bytes) -> str:
@@ -89,16 +90,23 @@ def http_date(value: str) -> float | None:
 
 def unpack(content: bytes, encoding: str, limit: int) -> bytes | None:
     """Decodes the content coding of a body, up to ``limit`` bytes. None if the coding is unknown or the data is
-    damaged."""
+    damaged or ends early."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return content
     if encoding not in ("gzip", "x-gzip", "deflate"):
         return None
-    try:
-        return zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(content, limit)
-    except zlib.error:
-        return None
+    found = b""
+    while content and len(found) < limit:
+        decoder = zlib.decompressobj(32 + zlib.MAX_WBITS)
+        try:
+            found += decoder.decompress(content, limit - len(found))
+        except zlib.error:
+            return None
+        if not decoder.eof and len(found) < limit:
+            return None
+        content = decoder.unused_data if decoder.unused_data.startswith(_GZIP) else b""  # gzip has several members
+    return found
 
 
 def _location_text(value: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import weakref
+import zlib
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
@@ -66,6 +67,14 @@ def test_compressed_rules() -> None:
     assert unpack(b"no gzip", "gzip", 100) is None
     assert unpack(b"x", "br", 100) is None
     assert unpack(b"x", "identity", 100) == b"x"
+    assert unpack(gzip.compress(b"Disallow: ") + gzip.compress(b"/a"), "gzip", 100) == b"Disallow: /a"
+    assert unpack(b"", "gzip", 100) == b""
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(b"text" * 1000), zlib.compress(b"text" * 1000)])
+def test_compressed_content_that_ends_early_is_damaged(packed: bytes) -> None:
+    assert {unpack(packed[:size], "gzip", 10_000) for size in range(1, len(packed))} == {None}
+    assert unpack(packed, "gzip", 10_000) == b"text" * 1000
 
 
 @given(st.binary(max_size=400), st.text(max_size=30))
