@@ -57,7 +57,7 @@ class Page:
         scripts = (script for script in elements if bare_type(script.get("type", "")) == "application/ld+json")
         for number, script in enumerate(islice(scripts, _MOST)):
             with suppress(PlatformError):
-                yield from objects_of((script.text or "").encode("utf-8", "replace"), f"script[{number}]")
+                yield from objects_of(_unwrapped(script.text or "").encode("utf-8", "replace"), f"script[{number}]")
 
     def _attributes(self, tag: str, *names: str) -> Iterator[dict[str, str]]:
         """Yields the named attributes of each element with this tag; missing ones are empty."""
@@ -75,6 +75,16 @@ def objects_of(document: bytes, name: str = "") -> Iterator[Field]:
             yield one
             for inner in ("@graph", "mainEntity"):
                 yield from (node for node in one[inner].one_or_more() if node.is_object)
+
+
+def _unwrapped(script: str) -> str:
+    """A script without what hides it from old browsers or from XML: a comment of HTML or CDATA, itself often in one."""
+    script = script.strip()
+    for mark in ("//", "/*", "<![CDATA[", "<!--", "*/"):
+        script = script.removeprefix(mark).lstrip()
+    for mark in ("*/", "]]>", "-->", "/*", "//"):
+        script = script.removesuffix(mark).rstrip()
+    return script
 
 
 def _without_prefixes(members: list[tuple[str, Any]]) -> dict[str, Any]:

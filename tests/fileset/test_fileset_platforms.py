@@ -575,6 +575,16 @@ def test_a_graph_of_json_ld_with_prefixes_and_references(prefix: str) -> None:
     assert (found.title, [file.path for file in found.manifest or ()]) == ("Prices", ["0.csv", "2.csv"])
 
 
+@pytest.mark.parametrize(
+    "form", ["<!--{}-->", "<![CDATA[{}]]>", "\n//<![CDATA[\n{}\n//]]>\n", "/*<![CDATA[*/{}/*]]>*/", "<!--\n{}\n//-->"]
+)
+def test_json_ld_hidden_in_a_comment(form: str) -> None:
+    data = {"@type": "Dataset", "name": "-->Prices]]>", "distribution": {"contentUrl": "p.csv"}}
+    script = form.replace("{}", json.dumps(data))
+    found = generic(page(f'<script type="application/ld+json">{script}</script>'.encode()))
+    assert (found.title, [file.path for file in found.manifest or ()]) == ("-->Prices]]>", ["p.csv"])
+
+
 def test_values_of_json_ld_in_their_other_forms_relative_to_the_base_of_the_page() -> None:
     data = {"@type": "schema:Dataset", "name": [{"@value": "Prices", "@language": "en"}], "version": {"@value": 2},
             "distribution": {"contentUrl": {"@id": "p.csv"}, "name": [], "contentSize": {"@type": "QuantitativeValue"},
