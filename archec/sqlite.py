@@ -147,8 +147,9 @@ class Database:
             return kind(f"{path}: {name} cannot be written to", hint=unwritable(path) or _PERMISSIONS)
         if "not a database" in text:
             return kind(f"{path}: this is not an SQLite database", hint=damaged)
-        if isinstance(error, UnicodeDecodeError) or "malformed" in text or "decode to UTF-8" in text:
-            return kind(f"{path}: {name} is damaged: {text}", hint=damaged)
+        # Before Python 3.11 a message that names something which is not UTF-8 is empty.
+        if not text or isinstance(error, UnicodeDecodeError) or "malformed" in text or "decode to UTF-8" in text:
+            return kind(f"{path}: {name} is damaged: {text or 'a name in it is not UTF-8'}", hint=damaged)
         if "unable to open" in text:
             why = unwritable(path) if os.access(path, os.R_OK) or not path.exists() else f"no permission to read {path}"
             hint = f"{why}, {_LOG}" if why and has_log(path) else why or _PERMISSIONS
