@@ -78,10 +78,11 @@ def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[l
         with Writer(layout) as writer:
             try:
                 for job in jobs:
-                    path = folder / f"texts-{job.spool}"
-                    with storage_errors(path):
-                        if job.spool not in texts:
+                    if job.spool not in texts:
+                        path = folder / f"texts-{job.spool}"
+                        with storage_errors(path):
                             texts[job.spool] = os.open(path, os.O_RDONLY)
+                    with storage_errors(folder):
                         text = os.pread(texts[job.spool], job.size, job.start)
                     written.append(_write(layout, writer if store else None, tist, job, text))
             finally:
