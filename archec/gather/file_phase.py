@@ -10,21 +10,20 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from archec.archive.budget import Budget, BudgetUse
-from archec.archive.commit import CommitItem, Commits
+from archec.archive.budget import BudgetUse
+from archec.archive.commit import CommitItem
 from archec.archive.file_losses import is_lost
-from archec.archive.opening import Archive
-from archec.archive.report import NOT_ASKED, Report
+from archec.archive.report import NOT_ASKED
 from archec.catalogue.model import HostState, Obi, Version
 from archec.catalogue.records import HostNoted
 from archec.errors import ArchecError
 from archec.gather.bodies import Bodies, Received, declared
 from archec.gather.host_waits import HostTable, is_silent
+from archec.gather.options import Environment
 from archec.gather.plan import Feeder, task_for, unnamed_files
 from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, tags_in, tags_of
 from archec.gather.underway import Active, UnderWay, VisitLog
-from archec.gather.visits import Effect, RunTime, VisitResult, contradicts, doubtful, visit_for
-from archec.progress import Meter
+from archec.gather.visits import Effect, VisitResult, contradicts, doubtful, visit_for
 from archec.text.pool import TextPool
 from archec.units import human_size
 from archec.web.pool import FetchPool
@@ -70,28 +69,19 @@ class _Pass:
 class FilePhase:
     """One object for all passes over the plan.
 
-    ``at`` is the time of its visits. ``on_gone`` receives the ids of files whose loss a visit confirms; they are
+    ``on_gone`` receives the ids of files whose loss a visit confirms; they are
     decided at the end.
     """
 
     def __init__(
-        self,
-        archive: Archive,
-        committer: Commits,
-        report: Report,
-        meter: Meter,
-        hosts: HostTable,
-        received: Received,
-        *,
-        at: RunTime,
-        budget: Budget,
-        on_gone: Callable[[str], None],
+        self, of: Environment, hosts: HostTable, received: Received, on_gone: Callable[[str], None]
     ) -> None:
+        archive, report = of.archive, of.report
         self._config, self._catalogue = archive.config, archive.catalogue
-        self._committer, self._report, self._meter = committer, report, meter
+        self._committer, self._report, self._meter = of.committer, report, of.meter
         self._hosts, self._received, self._on_gone = hosts, received, on_gone
-        self._run, self._at, self._budget = report.run, at, budget
-        self._use = BudgetUse(budget)
+        self._run, self._at, self._budget = report.run, of.at, of.options.budget
+        self._use = BudgetUse(self._budget)
         self._visits = VisitLog(archive.catalogue, report.run, self._config.fetch.max_redirects)
         self._bodies = Bodies(archive.layout, report.run, resumed=report.resumed)
         self._shared = SharedBodies(archive.catalogue)

@@ -1,4 +1,4 @@
-"""The options and the budget of a run, and the options that a resumed run takes over."""
+"""The options and the budget of a run, the options that a resumed run takes over, and what its phases work with."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from archec.archive.budget import NO_LIMIT, Budget
+from archec.archive.commit import Commits
+from archec.archive.opening import Archive
+from archec.archive.report import Report
 from archec.catalogue.model import Run
 from archec.errors import UsageError
+from archec.gather.spool import Spool
+from archec.gather.visits import RunTime
+from archec.progress import Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +76,16 @@ def options_of(run: Run) -> dict[str, Any]:
     kind."""
     found: dict[str, Any] = json.loads(run.options) if run.kind == "gather" else {}
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the phases of a run work with. They fill ``report``."""
+
+    archive: Archive
+    committer: Commits
+    spool: Spool
+    report: Report
+    meter: Meter
+    options: Options
+    at: RunTime

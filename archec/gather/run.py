@@ -26,8 +26,8 @@ from archec.gather.bodies import received
 from archec.gather.clock import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
-from archec.gather.file_passes import FilePasses
-from archec.gather.options import Options
+from archec.gather.file_passes import take_up, visit_files
+from archec.gather.options import Environment, Options
 from archec.gather.plan import due_files, refusals
 from archec.gather.spool import Spool
 from archec.gather.template_phase import TemplatePhase
@@ -148,7 +148,7 @@ def _run(
                 if memory is not None:
                     stack.enter_context(memory)
             source = stack.enter_context(_source(config, chosen, options, memory))
-        files, committer = stack.enter_context(_files(archive, report, meter, options))
+        of, committer = stack.enter_context(_environment(archive, report, meter, options))
         if not report.resumed:
             _announce(committer, report, options, chosen)
         else:  # the time and the requests of a resumed run are counted from zero again
@@ -158,11 +158,10 @@ def _run(
         try:
             if source is not None:
                 committer.pace(*_TEMPLATES)
-                phase = TemplatePhase(archive, committer, files.spool, report, meter, options, memory, chosen)
-                phase.run(source, dated=partial(_announce, committer, report, options))
+                TemplatePhase(of, memory, chosen).run(source, dated=partial(_announce, committer, report, options))
             report.state = "held-back" if report.held_back else "done"
             if options.fetch:
-                report.state = files.visit() or ("held-back" if report.held_back else "done")
+                report.state = visit_files(of) or ("held-back" if report.held_back else "done")
             report.message = _SENTENCES.get(report.state, "")
         except DamagedDataSet as error:
             report.state, report.message = "damaged", str(error)
@@ -177,14 +176,14 @@ def _run(
 
 
 @contextmanager
-def _files(
+def _environment(
     archive: Archive, report: Report, meter: Meter, options: Options
-) -> Iterator[tuple[FilePasses, Committer]]:
-    """The passes over the files of a run, and its committer."""
+) -> Iterator[tuple[Environment, Committer]]:
+    """What the phases of a run work with, and its committer."""
     with committing(archive, report.run) as committer, Spool(archive.work / str(report.run)) as spool:
         committer.on_refused = partial(_refused, report)
         at = run_time(report.run, time.time())
-        yield FilePasses(archive, committer, spool, report, meter, options, at), committer
+        yield Environment(archive, committer, spool, report, meter, options, at), committer
 
 
 def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> Source:
@@ -206,8 +205,8 @@ def _taken_up(archive: Archive, options: Options, last: LastRun | None) -> LastR
         return last
     report = recounted(last, last.start)
     report.resumed = True
-    with _files(archive, report, SILENT, options) as (files, committer):
-        files.take_up(hops)
+    with _environment(archive, report, SILENT, options) as (of, committer):
+        take_up(of, hops)
         if last.state != "running":
             report.state, report.message = last.state, str(last.report.get("message", ""))
             committer.note(RunEnd(run, report.state, report.as_value()))
@@ -268,9 +267,9 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
         archive = Archive(config, layout, catalogue)
         at = run_time(run, time.time())
         named = stack.enter_context(SortedLines(spool.folder))
-        phase = TemplatePhase(archive, _Named(named), spool, report, meter, options, memory, chosen, dry=True)
+        of = Environment(archive, _Named(named), spool, report, meter, options, at)
         try:
-            phase.run(source, dated=lambda chosen: None)
+            TemplatePhase(of, memory, chosen, dry=True).run(source, dated=lambda chosen: None)
         except DamagedDataSet as error:
             report.state, report.message = "damaged", str(error)
         report.stored_bytes = 0

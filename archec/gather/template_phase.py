@@ -13,12 +13,10 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from archec.archive.absence import Evidence, coverage_set, directory_of
-from archec.archive.commit import CommitItem, Commits
+from archec.archive.commit import CommitItem
 from archec.archive.conclusions import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
 from archec.archive.file_losses import held_back_record, journalled
-from archec.archive.opening import Archive
 from archec.archive.recovery import tobis_in_journals
-from archec.archive.report import Report
 from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.lists import ObiState
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
@@ -27,13 +25,12 @@ from archec.gather.dataset import Chosen, newest_member, refuse_damaged, refuse_
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.holding_back import group_of, groups_to_hold_back
 from archec.gather.merging import Case, Held, Merge
-from archec.gather.options import Options
+from archec.gather.options import Environment
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.spool import Found, Loss, SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
 from archec.history import History
 from archec.ids import archive_of
-from archec.progress import Meter
 from archec.redif.files import Source
 from archec.redif.precedence import is_well_formed
 from archec.redif.problems import Problem
@@ -62,26 +59,21 @@ class ToWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TemplatePhase:
-    """The environment of the phase. ``dry``: nothing is stored."""
+    """The reading of the data set ``chosen``. ``dry``: nothing is stored."""
 
-    archive: Archive
-    committer: Commits
-    spool: Spool
-    report: Report
-    meter: Meter
-    options: Options
+    of: Environment
     memory: DirectoryMemory | None
     chosen: Chosen
     dry: bool = False
 
     @property
     def workers(self) -> int:
-        return 1 if self.dry else self.archive.config.processes
+        return 1 if self.dry else self.of.archive.config.processes
 
     def run(self, source: Source, *, dated: Callable[[Chosen], None]) -> None:
         """Reads the data set and merges it with the catalogue. ``dated`` receives the data set with its date if that is
         only known after reading it. Raises an ArchecError if the run must stop."""
-        report, options, memory = self.report, self.options, self.memory
+        report, options, memory = self.of.report, self.of.options, self.memory
         with report.timed("templates"):
             before = memory.repeated(self.chosen.tist) if memory is not None and options.repeated is None else None
             if before is not None:
@@ -95,40 +87,42 @@ class TemplatePhase:
                 memory.keep(report)
 
     def _read(self, source: Source, dated: Callable[[Chosen], None]) -> None:
-        chosen, phase = self.chosen, self
-        self.meter.phase("reading templates", source.size or None)
+        of, chosen, phase = self.of, self.chosen, self
+        of.meter.phase("reading templates", source.size or None)
         reading = read_data_set(
-            source, self.spool, self.report, self.meter,
-            workers=self.workers, complete=self.options.complete, memory=self.memory,
+            source, of.spool, of.report, of.meter,
+            workers=self.workers, complete=of.options.complete, memory=self.memory,
         )  # fmt: skip
-        refuse_damaged(chosen, reading, salvage=self.options.salvage)
-        refuse_nothing(chosen, self.report.files, self.archive.catalogue)
+        refuse_damaged(chosen, reading, salvage=of.options.salvage)
+        refuse_nothing(chosen, of.report.files, of.archive.catalogue)
         if not chosen.tist:
             chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
-            refuse_retracted(chosen, self.archive.catalogue)
+            refuse_retracted(chosen, of.archive.catalogue)
             phase = replace(self, chosen=chosen)
-            self.report.data_set = chosen.tist
+            of.report.data_set = chosen.tist
             dated(chosen)
         phase.merge(reading)
 
     def repeat(self) -> None:
         """Handles a data set that is equal to the newest one."""
-        newest = max(self.archive.catalogue.data_sets(), key=lambda item: item.key)
-        self.committer.add(CommitItem(RunEnd(self.report.run, "running", self.report.as_value())))
+        of = self.of
+        newest = max(of.archive.catalogue.data_sets(), key=lambda item: item.key)
+        of.committer.add(CommitItem(RunEnd(of.report.run, "running", of.report.as_value())))
         chosen = self.chosen
-        data_set = msgspec.structs.replace(newest, tist=chosen.tist, run=self.report.run, name=chosen.name)
-        self.committer.add(CommitItem(DataSetRead(data_set)))
-        self.committer.commit()
+        data_set = msgspec.structs.replace(newest, tist=chosen.tist, run=of.report.run, name=chosen.name)
+        of.committer.add(CommitItem(DataSetRead(data_set)))
+        of.committer.commit()
 
     def merge(self, reading: Reading) -> None:
-        before, chosen = evidence_of(self.archive.catalogue), self.chosen
+        chosen, committer, catalogue, report = self.chosen, self.of.committer, self.of.archive.catalogue, self.of.report
+        before = evidence_of(catalogue)
         known = _known_as(before, chosen, whole=reading.whole)
         coverage = reading.coverage
         if known is not None and before.coverage(known).complete:
             coverage = msgspec.structs.replace(coverage, complete=True)
-        self.report.complete = coverage.complete
+        report.complete = coverage.complete
         kept = coverage_set(coverage)
-        run = known.run if known is not None else self.report.run
+        run = known.run if known is not None else report.run
         key = kept.key if reading.whole else ""
         data_set = DataSet(chosen.tist, run, chosen.name, key, chosen.sha256, reading.whole)
         evidence = before.with_data_set(data_set, (kept,))
@@ -136,17 +130,16 @@ class TemplatePhase:
         merging = _Merging(self, evidence, data_set, newest=newest)
         quick = data_set.whole and _leaves_others(before, evidence, data_set)
         held = merging.merge(reading.left_out, Merge(coverage, chosen.tist, quick=quick))
-        catalogue = self.archive.catalogue
         held_back, lists = merging.losses(held, kept)
         if held_back.groups or any(item.run == run for item in catalogue.held_back()):
             for line in journalled(catalogue, held_back, lists):
-                self.committer.add(CommitItem(line))
+                committer.add(CommitItem(line))
         if data_set.coverage and catalogue.keyed(kept.key) is None:
-            self.committer.add(CommitItem(SetAdded.of(kept)))
+            committer.add(CommitItem(SetAdded.of(kept)))
         # In this order, so that a run marked as merged has its report.
-        self.committer.add(CommitItem(RunEnd(self.report.run, "running", self.report.as_value())))
-        self.committer.add(CommitItem(DataSetRead(data_set)))
-        self.committer.commit()
+        committer.add(CommitItem(RunEnd(report.run, "running", report.as_value())))
+        committer.add(CommitItem(DataSetRead(data_set)))
+        committer.commit()
 
 
 def _listed(found: Iterable[Found], spool: Spool, listing: BinaryIO) -> Iterator[Found]:
@@ -178,11 +171,12 @@ class _Merging:
     """One merge in progress."""
 
     def __init__(self, phase: TemplatePhase, evidence: Evidence, data_set: DataSet, *, newest: bool) -> None:
-        self._phase, self._evidence, self._data_set, self._newest = phase, evidence, data_set, newest
-        self._report, self._spool, self._committer = phase.report, phase.spool, phase.committer
+        self._phase, self._of = phase, phase.of
+        self._evidence, self._data_set, self._newest = evidence, data_set, newest
+        self._report, self._spool, self._committer = self._of.report, self._of.spool, self._of.committer
         self._waiting: dict[str, ToWrite] = {}
-        refused = {item.id: item for item in phase.archive.catalogue.refused() if item.id}
-        taken = phase.archive.catalogue.obis("tobi", refused)  # accepted by the database since then
+        refused = {item.id: item for item in self._of.archive.catalogue.refused() if item.id}
+        taken = self._of.archive.catalogue.obis("tobi", refused)  # accepted by the database since then
         self._refused = {
             obi: item.state
             for obi, item in refused.items()
@@ -199,9 +193,9 @@ class _Merging:
     def merge(self, left_out: frozenset[int], merge: Merge) -> Held:
         """Commits everything from the data set except its losses, which are spooled. Returns the number of held
         tobis. ``left_out`` are members of the data set that do not count."""
-        phase, tist, repeated = self._phase, self._data_set.tist, self._phase.options.repeated
-        phase.meter.phase("merging templates", self._report.templates.total() or None)
-        order = (phase.archive.layout, self._spool.folder, tist, not phase.dry)
+        phase, tist, repeated = self._phase, self._data_set.tist, self._of.options.repeated
+        self._of.meter.phase("merging templates", self._report.templates.total() or None)
+        order = (self._of.archive.layout, self._spool.folder, tist, not phase.dry)
         pool: Pool[list[Job], list[Written]] = Pool(
             "archec.gather.writing:writing", order, list[Written],
             workers=phase.workers, here=writing(*order), inline=_INLINE,
@@ -209,13 +203,13 @@ class _Merging:
         found = self._spool.found(left_out)
         with pool, open_whole(repeated) if repeated is not None else nullcontext() as listing:
             winners = found if listing is None else _listed(found, self._spool, listing)
-            known = phase.archive.catalogue.scan()
+            known = self._of.archive.catalogue.scan()
             if self._refused:
                 refused = (ObiState(obi, 0, state or None, None) for obi, state in sorted(self._refused.items()))
                 known = _overlaid(known, refused)
             cases = merge.cases(winners, known)
             while chunk := list(islice(cases, _CHUNK)):
-                phase.meter.at(merge.distinct)
+                self._of.meter.at(merge.distinct)
                 jobs = self._decide(chunk, merge)
                 if jobs:
                     pool.submit(jobs, sum(job.size + _JOB_WEIGHT for job in jobs))
@@ -224,7 +218,7 @@ class _Merging:
         self._spool.add_losses(self._losses)
         self._committer.commit()
         if pool.lost:
-            sweep_parts(phase.archive.layout, {tist})  # temporary files of dead workers
+            sweep_parts(self._of.archive.layout, {tist})  # temporary files of dead workers
         self._report.duplicates = merge.duplicates
         self._report.tobis["same"] += merge.same
         self._report.not_judged.update(merge.unknown)
@@ -255,10 +249,10 @@ class _Merging:
 
     def _obis(self, ids: Collection[str]) -> dict[str, Obi]:
         """Those of the tobis that are known; tobis that the database refuses are read from the journals."""
-        known = self._phase.archive.catalogue.obis("tobi", ids)
+        known = self._of.archive.catalogue.obis("tobi", ids)
         if refused := [obi for obi in ids if obi in self._refused]:
             if self._journalled is None:
-                self._journalled = tobis_in_journals(self._phase.archive.layout, self._refused)
+                self._journalled = tobis_in_journals(self._of.archive.layout, self._refused)
             known.update((obi, self._journalled[obi]) for obi in refused if obi in self._journalled)
         return known
 
@@ -356,7 +350,7 @@ class _Merging:
 
     def losses(self, held: Held, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
         """Commits the losses that are not held back. Returns the others, and the lists of their ids."""
-        config, accepted, run = self._phase.archive.config, self._phase.options.accept, self._data_set.run
+        config, accepted, run = self._of.archive.config, self._of.options.accept, self._data_set.run
         archives, directories = groups_to_hold_back(config, self._spool.losses(), held, accepted)
         back = (
             (group, loss.id)
