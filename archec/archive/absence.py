@@ -35,6 +35,7 @@ class Unknown(NamedTuple):
 
 
 HELD_BACK = Unknown("held-back")
+_CHANGED = "changed-while-reading"
 ELSEWHERE = "elsewhere"
 
 
@@ -201,7 +202,7 @@ class Evidence:
         known = [{**one.unread, **one.partly} for one in map(self.coverage, before)]
         found: dict[str, str] = {}
         for place, digest in sorted({**coverage.unread, **coverage.partly}.items()):
-            if not known or any(one.get(place) != digest for one in known):
+            if digest == _CHANGED or not known or any(one.get(place) != digest for one in known):
                 found.setdefault(directory_of(place), place)
                 if "/" not in place:
                     found.setdefault(place, place)

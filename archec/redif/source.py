@@ -11,11 +11,11 @@ import stat
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from archec.errors import DataSetError
 from archec.redif.files import PART, Blob, Directory, Item, Known, Other, Source, Unread, in_parts, template_names
-from archec.redif.precedence import below_root
 from archec.redif.tarball import Tarball
 
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -53,7 +53,9 @@ class DirectoryTree(Source):
     """A directory as a source. Raises DataSetError if the root cannot be opened.
 
     Every file is opened relative to its open directory, so that nothing moved or replaced by a link in the meantime
-    can lead out of the tree. The names of one directory per level are in memory.
+    can lead out of the tree. The names of one directory per level are in memory, and the path of each directory: one
+    in which names have come or gone until everything is read is ``Unread``, as what is missing in it may have been
+    moved to where it was not seen.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class DirectoryTree(Source):
         self._now = int(time.time())
         self._member = 0
         self._open: list[int] = []
+        self._read_at: list[tuple[str, int]] = []
         self._items: Generator[Item, None, None] | None = None
         try:
             root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -87,12 +90,12 @@ class DirectoryTree(Source):
             os.close(self._open.pop())
 
     def _read(self, root: int) -> Generator[Item, None, None]:
-        for item in self._below(root, ""):
+        for item in chain(self._below(root, ""), self._changed(root)):
             yield item._replace(member=self._member) if type(item) is Unread else item
         self.whole = True
 
     def _below(self, directory: int, prefix: str) -> Iterator[Item]:
-        began = os.fstat(directory).st_mtime_ns
+        self._read_at.append((prefix or "./", os.stat(directory).st_ctime_ns))
         try:
             names, kinds = _listing(directory)
         except OSError as error:
@@ -114,7 +117,13 @@ class DirectoryTree(Source):
                 yield Unread.of(path, "bad-member", "a device, pipe or socket")
             else:
                 yield from self._file(directory, name, path)
-        if os.fstat(directory).st_mtime_ns != began and below_root(prefix):
+
+    def _changed(self, root: int) -> Iterator[Item]:
+        """The directories that have changed since they were read. Unlike their times, rsync does not reset ctime."""
+        for prefix, ctime in self._read_at:
+            with suppress(OSError):
+                if os.stat(prefix, dir_fd=root).st_ctime_ns == ctime:
+                    continue
             self._member += 1
             yield Unread.of(prefix, "changed-while-reading", "files or directories in it came or went")
 

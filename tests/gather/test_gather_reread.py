@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,33 +95,77 @@ def test_only_what_changed_is_read(config: Config, read: list[str]) -> None:
     assert night(config, read) == ({"same": 3}, [])
 
 
-@pytest.mark.parametrize("moved", ["aaa/sss/1.rdf", "aaa/sss"])
+def when_read(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, before: Callable[[], object], after: Callable[[], object]
+) -> None:
+    """Does something before and after a directory is listed for the first time."""
+    real, once = source._listing, [before, after]
+
+    def listing(fd: int) -> tuple[list[str], dict[str, str]]:
+        if not once or not os.path.samestat(os.fstat(fd), directory.stat()):
+            return real(fd)
+        once.pop(0)()
+        found = real(fd)
+        once.pop(0)()
+        return found
+
+    monkeypatch.setattr(source, "_listing", listing)
+
+
+@pytest.mark.parametrize("moved", ["RePEc/aaa/sss/1.rdf", "RePEc/aaa/sss", "RePEc/aaa", "RePEc", "1.rdf"])
 def test_what_is_moved_away_and_back_while_its_directory_is_read_is_not_lost(
     config: Config, read: list[str], monkeypatch: pytest.MonkeyPatch, moved: str
 ) -> None:
     filled(config)
-    night(config, read)
-    root = config.data_path / "RePEc"
-    for folder in ("aaa/sss", "aaa"):
-        os.utime(root / folder, (1_000_000_000, 1_000_000_000))
-    real = source._listing
-
-    def listing(directory: int) -> tuple[list[str], dict[str, str]]:
-        if not os.path.sameopenfile(directory, here):
-            return real(directory)
-        (root / moved).rename(root / "away")
-        found = real(directory)
-        (root / "away").rename(root / moved)
-        return found
-
+    write(config, "1.rdf", template("RePEc:aaa"))
+    night(config, read, complete=True)
+    root, away = config.data_path, config.data_path.parent / "away"
     with monkeypatch.context() as patch:
-        here = os.open((root / moved).parent, os.O_RDONLY)
-        patch.setattr(source, "_listing", listing)
-        report = run(config, fetch=False)
-        os.close(here)
+        folder = (root / moved).parent
+        when_read(patch, folder, lambda: (root / moved).rename(away), lambda: away.rename(root / moved))
+        report = run(config, fetch=False, complete=True)
     assert report.problem_counts["changed-while-reading"] == 1
     assert report.tobis.get("lost", 0) == 0
-    assert night(config, read)[0] == {"same": 6}
+    assert night(config, read, complete=True)[0] == {"same": 7}
+    check(config)
+
+
+@pytest.mark.parametrize("nights", [1, 2])
+def test_what_is_moved_to_a_directory_that_was_read_before_is_not_lost(
+    config: Config, read: list[str], monkeypatch: pytest.MonkeyPatch, nights: int
+) -> None:
+    filled(config)
+    write(config, "RePEc/aaa/rrr/9.rdf", template("RePEc:aaa:rrr:9"))
+    night(config, read)
+    here, between, there = (config.data_path / "RePEc/aaa" / name for name in ("rrr", "rzz", "sss"))
+    between.mkdir()
+    for n in range(nights):
+        with monkeypatch.context() as patch:
+            when_read(patch, between, partial((there / f"{n}.rdf").rename, here / f"{n}.rdf"), os.getpid)
+            report = run(config, fetch=False)
+        assert report.problem_counts["changed-while-reading"] == 1
+        assert report.tobis.get("lost", 0) == 0
+    assert night(config, read)[0] == {"same": 7 - 2, "moved": 2}
+    check(config)
+
+
+def test_a_directory_whose_times_are_set_back_has_changed(
+    config: Config, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(config)
+    night(config, read)
+    folder = config.data_path / "RePEc/aaa/sss"
+    was = folder.stat()
+
+    def back() -> None:
+        (folder / "away").rename(folder / "1.rdf")
+        os.utime(folder, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+    with monkeypatch.context() as patch:
+        when_read(patch, folder, lambda: (folder / "1.rdf").rename(folder / "away"), back)
+        report = run(config, fetch=False)
+    assert report.problem_counts["changed-while-reading"] == 1
+    assert report.tobis.get("lost", 0) == 0
 
 
 def test_an_earlier_date_is_no_repetition_of_the_newest_data_set(config: Config, read: list[str]) -> None:
