@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_128_hexdigest
 
-from archec.catalogue.codec import canonical, read
+from archec.catalogue.documents import canonical, read
 from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, KeyedSet
 from archec.ids import archive_of, item_of
 from archec.redif.precedence import CORE

@@ -23,12 +23,10 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import ManifestNoted, ObiChange, Record, SetAdded, encode
 from archec.errors import StorageFull
-from archec.store.durable import storage_errors
-from archec.store.failpoints import hit
-from archec.store.interface import CommitResult, HardLink, Link, Placement
+from archec.store.durable import hit, storage_errors
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import Layout
-from archec.store.writer import Writer
+from archec.store.writer import CommitResult, HardLink, Link, Placement, Writer
 
 
 class CommitItem(NamedTuple):

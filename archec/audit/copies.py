@@ -15,11 +15,10 @@ from urllib.parse import quote
 from archec.config import Config
 from archec.errors import ArchecError, ConfigError, CorruptArchive, NotHeld, StorageFailed
 from archec.ids import is_url, slash_variant
-from archec.store.directories import Directories
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
-from archec.store.reader import follow, open_obi
+from archec.store.reader import Directories, follow, open_obi
 from archec.web.door import EXPECTED, BlockingClient, Policy, Response, fault_of, named, open_blocking_client
 
 MOST = 1 << 36

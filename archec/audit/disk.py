@@ -21,11 +21,10 @@ from archec.catalogue.interface import Catalogue
 from archec.errors import ArchecError, BadName, StorageFailed
 from archec.ids import file_name
 from archec.redif.problems import shown
-from archec.store.directories import Directories, open_root
 from archec.store.durable import is_temp, storage_errors
 from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Layout
 from archec.store.lock import LOCK, holder
-from archec.store.reader import follow, id_of_name
+from archec.store.reader import Directories, follow, id_of_name, open_root
 from archec.tist import tist_of_path
 
 MOST = 100_000

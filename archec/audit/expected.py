@@ -15,9 +15,8 @@ from xxhash import xxh3_128_digest
 
 from archec.archive.absence import Evidence
 from archec.archive.conclusions import judged
-from archec.catalogue.codec import history_of
+from archec.catalogue.documents import ObiState, history_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.lists import ObiState
 from archec.catalogue.records import ObiChange, decode
 from archec.errors import CatalogueError, CorruptJournal
 from archec.history import History

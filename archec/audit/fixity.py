@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.archive.absence import Evidence
-from archec.archive.journal import records
-from archec.archive.revision import evidence_of
+from archec.archive.conclusions import evidence_of
+from archec.archive.opening import open_catalogue
+from archec.archive.recovery import records
 from archec.audit.disk import judge
 from archec.audit.expected import (
     Entry,
@@ -34,15 +35,13 @@ from archec.audit.journals import Journals
 from archec.audit.last_checked import Memory, Part
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue, redact
-from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange
 from archec.digest import Digests
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.ids import file_name, is_url, slash_variant
-from archec.store.directories import Directories
 from archec.store.journal_reader import JournalBatch, journal_of
 from archec.store.layout import RUNS, Layout
-from archec.store.reader import Chain, follow
+from archec.store.reader import Chain, Directories, follow
 from archec.workers.pool import Pool
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -14,9 +14,9 @@ import orjson
 from archec.audit.findings import Finding
 from archec.errors import StorageFailed
 from archec.redif.problems import shown
-from archec.store.directories import Directories
 from archec.store.durable import Disk, append_durably, failure
 from archec.store.layout import Layout
+from archec.store.reader import Directories
 
 QUARANTINE = "quarantine"
 """The quarantine directory in the archive directory."""

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from archec.archive.journal import records_in
 from archec.archive.opening import Archive, scratch_folder
+from archec.archive.recovery import records_in
 from archec.audit.disk import judge
 from archec.audit.expected import Entry
 from archec.audit.findings import BY_COPY, Finding
@@ -26,14 +26,12 @@ from archec.config import Config
 from archec.digest import Digests
 from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
 from archec.ids import is_url
-from archec.store.directories import Directories, held_tists
 from archec.store.durable import Disk, atomic_write, open_directory, read_file, storage_errors, temporary_file
-from archec.store.interface import Link, Placement
 from archec.store.journal_reader import JournalBatch, journals, read_batches
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, descriptor_of, open_store
 from archec.store.lock import RunLock
-from archec.store.reader import locate
-from archec.store.writer import Writer
+from archec.store.reader import Directories, held_tists, locate
+from archec.store.writer import Link, Placement, Writer
 from archec.tist import tist_path
 
 if TYPE_CHECKING:

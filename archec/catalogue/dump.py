@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from archec.catalogue.codec import canonical, plain
+from archec.catalogue.documents import canonical, plain
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import COLLECTION, KINDS, TEXTS, Obi
 from archec.errors import CatalogueError

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from archec.catalogue.codec import text_of
+from archec.catalogue.documents import text_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Changes, DataSet, Kind, Obi, Position, Refused, Run, Visited
 from archec.catalogue.records import (

@@ -6,7 +6,7 @@ order of ``str``. All iterators page by key and have at most one page in memory.
 all other errors of the database.
 
 Everything except obis is stored in the same way by every engine: as small documents, JSON text under a key
-(:data:`archec.catalogue.rows.KEYS`).
+(:data:`archec.catalogue.documents.KEYS`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,22 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeVar
 
-from archec.catalogue.codec import read
-from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
+from archec.catalogue.documents import (
+    START,
+    DueFobi,
+    FileState,
+    Head,
+    Key,
+    Moment,
+    ObiState,
+    Place,
+    TextPlace,
+    TobiFiles,
+    is_text,
+    read,
+    tobi_files_of,
+    versions_of,
+)
 from archec.catalogue.model import (
     KINDS,
     Changes,
@@ -38,7 +52,6 @@ from archec.catalogue.model import (
     Version,
     Visit,
 )
-from archec.catalogue.rows import Head, Key, is_text, tobi_files_of, versions_of
 from archec.tist import MAX_TIST
 
 Checksum = Literal["sha256", "md5", "text"]

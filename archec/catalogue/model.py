@@ -1,7 +1,7 @@
 """The documents of the catalogue: an :class:`Obi` for each object, and the runs and data sets from which they follow.
 
 The collections ``mi``, ``mo`` and ``mf`` have the obis of the kinds ``tobi``, ``fobi`` and ``fileset``; ``vi`` and
-``vo`` map text checksums to the :class:`archec.catalogue.lists.TextPlace` where that text is held (Fort Lee paper,
+``vo`` map text checksums to the :class:`archec.catalogue.documents.TextPlace` where that text is held (Fort Lee paper,
 "caching database"). All of it is derived from the run journals (design, invariant 3) by :mod:`archec.catalogue.fold`.
 """
 

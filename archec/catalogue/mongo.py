@@ -1,8 +1,8 @@
 """The catalogue on a MongoDB server.
 
 Collections ``mi mo mf entries versions refs claims visits runs data_sets sets held manifests ingests hosts state``. No
-document grows with the number of an obi's versions, references or visits (:mod:`archec.catalogue.rows`). Field names
-are fixed names or tists, never data from outside. Writes are acknowledged by a majority and journaled
+document grows with the number of an obi's versions, references or visits (:mod:`archec.catalogue.documents`). Field
+names are fixed names or tists, never data from outside. Writes are acknowledged by a majority and journaled
 (``w: majority, j: true``), so an acknowledged batch survives a restart of the server.
 
 A standalone server has no transactions, so an obi's head is written after its other parts, and the position at the end
@@ -19,9 +19,27 @@ from typing import Any
 from bson import MinKey
 from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
-from archec.catalogue.codec import built, history_text, plain
+from archec.catalogue.documents import (
+    KEYS,
+    PART_KEYS,
+    START,
+    DueFobi,
+    FileState,
+    Head,
+    Key,
+    Moment,
+    ObiState,
+    Place,
+    TextPlace,
+    built,
+    documents_of,
+    history_text,
+    plain,
+    written,
+    written_obis,
+    written_visits,
+)
 from archec.catalogue.interface import Catalogue, Checksum, redact
-from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace
 from archec.catalogue.model import (
     COLLECTION,
     KINDS,
@@ -37,7 +55,6 @@ from archec.catalogue.model import (
     Visited,
 )
 from archec.catalogue.mongo_server import ABSENT, Document, Pages, Shape, open_database, translated
-from archec.catalogue.rows import KEYS, PART_KEYS, Head, Key, documents_of, written, written_obis, written_visits
 from archec.errors import CatalogueError
 from archec.history import History
 from archec.ids import ranges_of

@@ -26,9 +26,8 @@ from pymongo.errors import (
 )
 from pymongo.uri_parser import parse_uri
 
-from archec.catalogue.codec import REBUILD
+from archec.catalogue.documents import REBUILD, is_text
 from archec.catalogue.interface import redact
-from archec.catalogue.rows import is_text
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CatalogueRefused, ConfigError, StorageFull
 
 Document = dict[str, Any]

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from archec.catalogue.codec import text_of
+from archec.catalogue.documents import text_of
 from archec.catalogue.model import (
     Claim,
     DataSet,

@@ -1,8 +1,8 @@
 """The embedded catalogue: an SQLite file.
 
 ``mi``, ``mo`` and ``mf`` are narrow tables with one row per obi, for scans and sorted lists. The other parts of an obi
-(:mod:`archec.catalogue.rows`) are in ``entries``, ``versions``, ``refs``, ``claims`` and ``visits``, whose ``doc`` and
-``note`` are JSON text. Checksums are stored as blobs: their order is random, so half the bytes are half the pages
+(:mod:`archec.catalogue.documents`) are in ``entries``, ``versions``, ``refs``, ``claims`` and ``visits``, whose ``doc``
+and ``note`` are JSON text. Checksums are stored as blobs: their order is random, so half the bytes are half the pages
 written.
 
 Durability: the changes of a batch and its position are one transaction, in a write-ahead log with ``synchronous =
@@ -23,21 +23,30 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from archec.catalogue.codec import history_of, history_text, read, text_of
-from archec.catalogue.interface import Catalogue, Checksum, redact
-from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace
-from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Obi, Position, Version, Visit, Visited
-from archec.catalogue.rows import (
+from archec.catalogue.documents import (
     KEYS,
     PART_KEYS,
+    START,
+    DueFobi,
+    FileState,
     Head,
     Key,
+    Moment,
+    ObiState,
+    Place,
+    TextPlace,
     documents_of,
+    history_of,
+    history_text,
     is_text,
+    read,
+    text_of,
     written,
     written_obis,
     written_visits,
 )
+from archec.catalogue.interface import Catalogue, Checksum, redact
+from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Obi, Position, Version, Visit, Visited
 from archec.errors import CatalogueError, CatalogueRefused
 from archec.history import History
 from archec.ids import ranges_of

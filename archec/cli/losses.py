@@ -14,8 +14,7 @@ from archec.cli.common import opened, report_options, run_of
 from archec.config import load
 from archec.errors import UsageError
 from archec.gather.operator import accept, awaiting, known_run
-from archec.ids import is_url, typed
-from archec.ids.handles import normalise
+from archec.ids import is_url, normalise, typed
 from archec.terminal.output import note, show, show_all
 from archec.tist import iso
 from archec.units import counted

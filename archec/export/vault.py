@@ -26,8 +26,7 @@ from warcio.warcwriter import WARCWriter
 
 from archec.errors import ConfigError, CorruptArchive, UsageError
 from archec.export.units import Unit
-from archec.store.durable import Data, Disk, atomic_write, create_temp, failure, is_temp, read_file, storage_errors
-from archec.store.failpoints import hit
+from archec.store.durable import Data, Disk, atomic_write, create_temp, failure, hit, is_temp, read_file, storage_errors
 from archec.store.layout import Layout
 from archec.warc.cdxj import IndexLine, read_index
 from archec.warc.records import WARC_VERSION

@@ -15,14 +15,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.catalogue.open import open_catalogue
+from archec.archive.opening import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
 from archec.export.checking import Extents, VaultFault
 from archec.export.observations import Visits, collect, observation_of
 from archec.export.units import Unit
 from archec.export.vault import TempFile, Vault, WarcFile
-from archec.store.durable import Disk, fsync_dir, storage_errors
-from archec.store.failpoints import hit
+from archec.store.durable import Disk, fsync_dir, hit, storage_errors
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.store.sorting import SortedLines

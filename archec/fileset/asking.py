@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from archec.config import FetchConfig
-from archec.config.platforms import rate_of
+from archec.config.types import rate_of
 from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, host_of
 from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, Status
 from archec.text.sniff import bare_type

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from archec.catalogue.codec import canonical
+from archec.catalogue.documents import canonical
 from archec.catalogue.model import FilesetManifestFile, ManifestPart
 from archec.errors import CorruptArchive
 from archec.fileset.paths import safe_paths, unsafe

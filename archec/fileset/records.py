@@ -16,8 +16,7 @@ from archec.fileset.manifest import Manifest, encode, parts
 from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.redaction import public_url
 from archec.history import History
-from archec.store.interface import HardLink, Placement
-from archec.store.writer import Writer
+from archec.store.writer import HardLink, Placement, Writer
 from archec.tist import MAX_TIST
 from archec.web.outcome import Outcome
 

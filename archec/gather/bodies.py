@@ -21,9 +21,9 @@ from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.gather.visits import Effect, VisitResult
 from archec.store.durable import storage_errors
-from archec.store.interface import HardLink, Link, Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
+from archec.store.writer import HardLink, Link, Placement
 from archec.text.sniff import HTML, decoded_head, sniff
 from archec.web.task import Hop, Hops
 from archec.workers.pipe import Inbox, Nonsense, encode, frame

@@ -26,7 +26,7 @@ from xxhash import xxh3_128, xxh3_128_hexdigest
 
 from archec import __version__
 from archec.archive.report import Report, RunReport
-from archec.catalogue.codec import built, canonical
+from archec.catalogue.documents import built, canonical
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from archec.archive.absence import Unknown, directory_of, hides, shows
-from archec.catalogue.codec import history_of as history_in
-from archec.catalogue.lists import ObiState
+from archec.catalogue.documents import ObiState
+from archec.catalogue.documents import history_of as history_in
 from archec.catalogue.model import Coverage
 from archec.gather.spool import Found
 from archec.history import History

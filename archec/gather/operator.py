@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer, committing
-from archec.archive.conclusions import last_shown
+from archec.archive.conclusions import evidence_of, judge_again, last_shown
 from archec.archive.file_losses import held_back_record, held_losses, journalled, loss_of, without_accepted
 from archec.archive.opening import Archive, locked
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
-from archec.archive.revision import evidence_of, judge_again
 from archec.archive.runs import end_run, next_run
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack, Kind, Run

@@ -16,8 +16,8 @@ from itertools import chain, islice
 from xxhash import xxh3_64_hexdigest
 
 from archec.archive.runs import newest_first
+from archec.catalogue.documents import DueFobi
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.lists import DueFobi
 from archec.catalogue.model import Obi
 from archec.config import Config, FetchConfig
 from archec.gather.options import options_of

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Commits, Committer, check_space, committing
-from archec.archive.opening import Archive, locked
+from archec.archive.opening import Archive, locked, open_catalogue
 from archec.archive.recovery import LastRun, last_run, refuse_past
 from archec.archive.report import Report
 from archec.archive.runs import beginning, close_interrupted_run, end_run, recounted, stop_run, sweep
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, UsageError, gravest
@@ -36,10 +35,10 @@ from archec.progress import SILENT, Meter
 from archec.redif.files import Source
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
-from archec.store.interface import CommitResult
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import open_store
 from archec.store.sorting import SortedLines
+from archec.store.writer import CommitResult
 from archec.tist import stamp
 from archec.workers.child import rare_collections
 

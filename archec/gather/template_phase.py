@@ -14,11 +14,20 @@ import msgspec
 
 from archec.archive.absence import Evidence, coverage_set, directory_of
 from archec.archive.commit import CommitItem
-from archec.archive.conclusions import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
+from archec.archive.conclusions import (
+    Judgement,
+    Verdict,
+    claim_of,
+    concluded,
+    evidence_of,
+    judged,
+    merged,
+    said,
+    verdict_after,
+)
 from archec.archive.file_losses import held_back_record, journalled
 from archec.archive.recovery import tobis_in_journals
-from archec.archive.revision import concluded, evidence_of
-from archec.catalogue.lists import ObiState
+from archec.catalogue.documents import ObiState
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
 from archec.gather.dataset import Chosen, newest_member, refuse_damaged, refuse_nothing, refuse_retracted
@@ -35,8 +44,7 @@ from archec.redif.files import Source
 from archec.redif.precedence import is_well_formed
 from archec.redif.problems import Problem
 from archec.store.durable import open_whole
-from archec.store.interface import Placement
-from archec.store.writer import sweep_parts
+from archec.store.writer import Placement, sweep_parts
 from archec.workers.pool import Done, Pool
 
 _CHUNK = 500

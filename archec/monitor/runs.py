@@ -13,7 +13,7 @@ from archec.archive.opening import Archive
 from archec.archive.recovery import UNFINISHED, last_run
 from archec.archive.report import NOT_ASKED, UNANSWERED, RunReport
 from archec.archive.runs import newest_first, newest_gathering, recounted
-from archec.catalogue.codec import read
+from archec.catalogue.documents import read
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Run
 from archec.errors import BadName, CatalogueError, NotHeld, UsageError

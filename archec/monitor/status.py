@@ -16,8 +16,8 @@ from archec.archive.opening import Archive
 from archec.archive.report import HostFigures, HostsFigures
 from archec.archive.runs import Unbegun, stored_before, unbegun
 from archec.audit.last_checked import Fixity, fixity
+from archec.catalogue.documents import DueFobi
 from archec.catalogue.interface import Catalogue, Counts
-from archec.catalogue.lists import DueFobi
 from archec.errors import CatalogueError, CatalogueGone
 from archec.gather.operator import awaiting
 from archec.gather.plan import LAST_ID, due_files

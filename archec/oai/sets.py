@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import astuple
 from xxhash import xxh3_64_hexdigest
 
-from archec.catalogue.codec import canonical
+from archec.catalogue.documents import canonical
 from archec.catalogue.model import Kind
 from archec.config import Collection
 from archec.ids import archive_of, host_of, series_of

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from archec.archive.lookup import Held, give, held_at
 from archec.archive.opening import Archive
 from archec.archive.runs import newest_gathering
+from archec.catalogue.documents import START, Moment
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.lists import START, Moment
 from archec.catalogue.model import Kind, Obi
 from archec.errors import CorruptArchive, NotHeld, UsageError
 from archec.history import Incidence

@@ -12,12 +12,11 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from archec.archive.absence import Evidence
-from archec.archive.conclusions import last_seen
+from archec.archive.conclusions import evidence_of, last_seen
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
-from archec.archive.revision import evidence_of
+from archec.catalogue.documents import START, Moment
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.lists import START, Moment
 from archec.catalogue.model import Kind, Obi
 from archec.ids import archive_of
 from archec.report.changes import MOST_WORKS, SOME_WORKS, chunks_in_time, named_by

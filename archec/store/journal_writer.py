@@ -22,8 +22,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 from archec.errors import CorruptJournal, Occupied, StorageFailed
-from archec.store.durable import Closing, Disk, failure, fsync_dir, open_directory, storage_errors, temporary_file
-from archec.store.failpoints import armed, hit
+from archec.store.durable import (
+    Closing,
+    Disk,
+    armed,
+    failure,
+    fsync_dir,
+    hit,
+    open_directory,
+    storage_errors,
+    temporary_file,
+)
 from archec.store.journal_reader import BATCH_PREFIX, MOST_BYTES, NO_BATCH, Scanner, open_plain
 from archec.store.layout import Layout
 from archec.store.writer import sweep_runs

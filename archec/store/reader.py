@@ -1,7 +1,8 @@
 """Safe reading of the obi store: follows redirects within it, but never out of it.
 
-Directories are opened without following links (:mod:`archec.store.directories`), a redirect's link is read as text,
-and the file is opened with O_NOFOLLOW. The text of a link must be relative and lead to a path where an obi can be. The
+A path is walked component by component with O_NOFOLLOW (:class:`Directories`), so a directory that was swapped for a
+link causes an error; the root itself may be a link. A redirect's link is read as text, the file is opened with
+O_NOFOLLOW. The text of a link must be relative and lead to a path where an obi can be. The
 kernel never follows links, so a planted link (absolute, or with ``..``) is an error and never leads to other files.
 """
 
@@ -12,17 +13,143 @@ import io
 import os
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
-from archec.store.directories import Directories
-from archec.store.durable import Closing, failure, storage_errors
-from archec.store.interface import LinkStep
+from archec.store.durable import Closing, Disk, failure, is_temp, storage_errors
 from archec.store.layout import Layout
 from archec.tist import tist_of_path
+
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_INNER = _FLAGS | os.O_NOFOLLOW
+
+
+def open_root(layout: Layout) -> int:
+    with storage_errors(layout.root):
+        return os.open(layout.root, _FLAGS)
+
+
+class Directories(Closing):
+    """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, not thread-safe.
+
+    A returned descriptor stays open for at least ``limit`` - 1 further calls. Both methods raise
+    :class:`CorruptArchive` if a component is a link or not a directory. ``disk`` creates missing directories.
+    """
+
+    def __init__(self, layout: Layout, disk: Disk | None = None, *, limit: int = 128) -> None:
+        self.layout = layout
+        self._disk = disk
+        self._limit = limit
+        self._open: dict[str, int] = {}
+        self._last = ""
+        self.root = self._last_fd = open_root(layout)
+
+    def find(self, relative: str) -> int | None:
+        """The directory at ``relative``, None if there is none; nothing is created."""
+        return self._get(relative, None)
+
+    def make(self, relative: str) -> int:
+        """The directory at ``relative``, created if it is missing. Its name is durable once its parent is synced."""
+        fd = self._get(relative, self._disk or Disk())
+        if fd is None:
+            raise CorruptArchive(f"{self.layout.root}/{relative}: cannot be created")
+        return fd
+
+    def _get(self, relative: str, make: Disk | None) -> int | None:
+        # Obis are mostly sorted by directory: reusing the last one needs no reordering of the cache.
+        if relative == self._last:
+            return self._last_fd
+        if not relative:
+            return self.root
+        fd = self._open.pop(relative, None)
+        if fd is None:
+            fd = self._walk(relative, make)
+            if fd is None:
+                return None
+            if len(self._open) >= self._limit:
+                os.close(self._open.pop(next(iter(self._open))))
+        self._open[relative] = fd  # at the end: the first one is the least recently used
+        self._last, self._last_fd = relative, fd
+        return fd
+
+    def _walk(self, relative: str, make: Disk | None) -> int | None:
+        fd = self.root
+        try:
+            walked = ""
+            for part in relative.split("/"):
+                walked = f"{walked}/{part}" if walked else part
+                deeper = _step(fd, part, f"{self.layout.root}/{walked}", make)
+                if deeper is None:
+                    return None
+                if fd != self.root:
+                    os.close(fd)
+                fd = deeper
+            result, fd = fd, self.root
+            return result
+        finally:
+            if fd != self.root:
+                os.close(fd)
+
+    def forget(self) -> None:
+        """Closes all but the root, so that moved directories are noticed."""
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+        self._last, self._last_fd = "", self.root
+
+    def close(self) -> None:
+        """Closes all; may be called repeatedly."""
+        self.forget()
+        if self.root >= 0:
+            os.close(self.root)
+        self.root = self._last_fd = -1
+
+
+def held_tists(layout: Layout) -> Iterator[int]:
+    """The tists whose directories contain anything but temporary files; directories with other names, and unreadable
+    ones, are skipped."""
+    for first in _three_digits(layout.root):
+        for second in _three_digits(first):
+            for directory in _listed(second):
+                with suppress(BadName, ValueError):
+                    tist = tist_of_path(str(directory.relative_to(layout.root)))
+                    if any(not is_temp(path.name) for path in _listed(directory)):
+                        yield tist
+
+
+def _three_digits(directory: Path) -> Iterator[Path]:
+    return (path for path in _listed(directory) if len(path.name) == 3 and path.name.isdigit())
+
+
+def _listed(directory: Path) -> Iterator[Path]:
+    """The names in a directory; empty if it is not a directory or cannot be read."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                yield directory / entry.name
+    except OSError:
+        return
+
+
+def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:
+    try:
+        with suppress(FileNotFoundError):
+            return os.open(part, _INNER, dir_fd=fd)
+        if make is None:
+            return None
+        make.mkdir(part, fd, where)
+        return os.open(part, _INNER, dir_fd=fd)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            message = f"{where}: a directory of the store was replaced by a file or a link"
+            raise CorruptArchive(message) from error
+        raise failure(error, where) from error
+
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # never waits for a pipe
 _BUFFER = 1 << 18
@@ -165,6 +292,14 @@ def digest(layout: Layout, tist: int, id: str) -> Digests:  # noqa: A002
 
 
 # -- links ----------------------------------------------------------------------------------------
+
+
+class LinkStep(NamedTuple):
+    """One step of a chain of redirects; ``id`` is None if the name on disk is truncated (the journal has the id)."""
+
+    tist: int
+    id: str | None
+    name: str
 
 
 class DeadLink(NamedTuple):

@@ -18,16 +18,66 @@ from typing import TYPE_CHECKING
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
 from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
-from archec.store.directories import Directories
-from archec.store.durable import Data, Disk, create_temp, failure, is_temp, storage_errors
-from archec.store.failpoints import hit
-from archec.store.interface import CommitResult, HardLink, Link, Placement, Stored
+from archec.store.durable import Data, Disk, create_temp, failure, hit, is_temp, storage_errors
 from archec.store.layout import RUNS, Layout
-from archec.store.reader import Reader, link_text, look
+from archec.store.reader import Directories, Reader, link_text, look
 from archec.tist import tist_path
 
 if TYPE_CHECKING:  # slow to import, and rarely needed
     from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, NamedTuple
+
+
+class Stored(NamedTuple):
+    """A complete temporary file: its path, the hex digests of its bytes, and its size in bytes."""
+
+    temp: str
+    md5: str
+    sha256: str
+    size: int
+
+
+class Placement(NamedTuple):
+    """A complete temporary file that is to be renamed to (tist, id); ``sha256`` is that of its bytes."""
+
+    temp: str
+    tist: int
+    id: str
+    sha256: str
+
+
+class Link(NamedTuple):
+    """A redirect: (tist, id) leads to (to_tist, to_id)."""
+
+    tist: int
+    id: str
+    to_tist: int
+    to_id: str
+
+
+class HardLink(NamedTuple):
+    """Restated contents: (tist, id) is to hold the same bytes as (from_tist, from_id)."""
+
+    from_tist: int
+    from_id: str
+    tist: int
+    id: str
+
+
+class CommitResult(NamedTuple):
+    """The result for one item of a batch.
+
+    ``stored``: (tist, id) now resolves as requested. ``adopted``: it already did, because of an interrupted
+    run. ``occupied``: something else is held there and stays; ``sha256`` is that of the bytes it
+    resolves to, ``""`` if there are none. ``missing``: contents to be restated are not held.
+    Otherwise ``sha256`` is that of a placement's bytes, ``""`` for links.
+    """
+
+    kind: Literal["stored", "adopted", "occupied", "missing"]
+    tist: int
+    id: str
+    sha256: str
+
 
 _LARGE = 1 << 17
 """Minimum size in bytes of a file whose writeback starts when it is complete, before its batch is synced."""

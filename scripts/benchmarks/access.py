@@ -319,14 +319,13 @@ def _records(folder: Path, megabytes: int) -> None:
 def _own_store(folder: Path, urls: int) -> None:
     """An archive with the states of files."""
     from archec.archive.commit import CommitItem, Committer
+    from archec.archive.opening import open_catalogue
     from archec.catalogue.model import Note, Version
-    from archec.catalogue.open import open_catalogue
     from archec.catalogue.records import ObiChange, RunStart
     from archec.config import Config
-    from archec.store.interface import Placement
     from archec.store.journal_writer import JournalWriter
     from archec.store.layout import create, open_store
-    from archec.store.writer import Writer
+    from archec.store.writer import Placement, Writer
 
     config = Config(base=folder)
     (folder / "data").mkdir()

@@ -8,7 +8,7 @@ from hashlib import md5, sha256
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from archec.catalogue.codec import canonical
+from archec.catalogue.documents import canonical
 from archec.catalogue.model import (
     TEXTS,
     Changes,

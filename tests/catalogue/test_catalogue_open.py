@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from archec.catalogue.open import open_catalogue, redact
+from archec.archive.opening import open_catalogue
+from archec.catalogue.interface import redact
 from archec.errors import ArchecError, CatalogueGone, ConfigError
 
 SECRETS = (

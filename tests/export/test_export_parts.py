@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from archec.catalogue.documents import ObiState
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.lists import ObiState
 from archec.catalogue.model import Ingest, Kind, Note, Obi, Position, Version, Visit
 from archec.catalogue.records import ObiChange, encode
 from archec.errors import BadName, UsageError

@@ -33,9 +33,9 @@ from archec.access.rows import as_json
 from archec.access.sources import Errors
 from archec.archive.ledger import left_parts
 from archec.archive.lookup import find, held_at
+from archec.archive.opening import open_catalogue
 from archec.archive.recovery import rebuild
 from archec.catalogue.dump import dump
-from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
 from archec.fileset import asking, download, run
@@ -50,10 +50,9 @@ from archec.monitor.runs import runs
 from archec.monitor.status import Due, status
 from archec.progress import Silent
 from archec.store.durable import Disk
-from archec.store.interface import Stored
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
-from archec.store.writer import Temp
+from archec.store.writer import Stored, Temp
 
 ID = "fileset:zenodo:127.0.0.1%3A{port}:6"
 

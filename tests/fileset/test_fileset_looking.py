@@ -33,9 +33,8 @@ from rocrate.rocrate import ROCrate
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.archive.commit import CommitItem, Committer
-from archec.archive.opening import opened
+from archec.archive.opening import open_catalogue, opened
 from archec.catalogue.model import Note, Refipo, Version
-from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunStart
 from archec.cli.coverage import coverage
 from archec.cli.fileset import fileset
@@ -48,10 +47,9 @@ from archec.monitor.page import Account, page
 from archec.monitor.plots import series_of
 from archec.monitor.runs import runs
 from archec.report.coverage import coverage_of_filesets
-from archec.store.interface import Placement
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import open_store
-from archec.store.writer import Writer
+from archec.store.writer import Placement, Writer
 
 SIZES = {"data/p q.csv": 1000, "data/P Q.csv": 10, "empty": 0}
 

@@ -16,7 +16,7 @@ from fileset_samples import answering, item_of, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.config.platforms import PlatformConfig
+from archec.config.types import PlatformConfig
 from archec.fileset import pages
 from archec.fileset.checksums import other_checksum
 from archec.fileset.fields import Field

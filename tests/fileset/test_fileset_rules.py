@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from archec.catalogue.codec import canonical
+from archec.catalogue.documents import canonical
 from archec.catalogue.model import FilesetManifestFile
 from archec.config import FilesetConfig
 from archec.errors import BadName

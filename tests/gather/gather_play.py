@@ -18,7 +18,7 @@ from archec.config import Config
 from archec.errors import RetractedDataSet, UsageError
 from archec.gather.operator import retract
 from archec.gather.run import exit_code
-from archec.store import failpoints
+from archec.store import durable
 
 
 class Player:
@@ -89,7 +89,7 @@ def _dies(act: Act, work: Callable[[], object]) -> bool:
     child = os.fork()
     if not child:
         try:
-            failpoints.arm(act.point, act.hits)
+            durable.arm(act.point, act.hits)
             work()
         finally:
             os._exit(0)

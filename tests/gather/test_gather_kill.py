@@ -36,7 +36,7 @@ from gather_support import (
 
 from archec.archive import commit
 from archec.config import Config, load
-from archec.store import failpoints
+from archec.store import durable
 from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 
@@ -238,7 +238,7 @@ def test_scratch_space_of_a_killed_run_goes(story: Story, folder: Path) -> None:
 def test_every_fail_point_is_tried() -> None:
     text = "".join(
         path.read_text(encoding="utf-8")
-        for module in (failpoints, commit)
+        for module in (durable, commit)
         for path in Path(module.__file__ or "").parent.glob("*.py")
     )
     named = set(re.findall(r"\bhit\(\"([a-z.-]+)\"\)", text))

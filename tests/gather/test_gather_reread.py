@@ -24,7 +24,7 @@ from archec.gather.options import Options
 from archec.gather.run import dry_run
 from archec.progress import Silent
 from archec.redif import source
-from archec.store import failpoints
+from archec.store import durable
 from archec.tist import parse_when
 
 POINTS = (
@@ -285,7 +285,7 @@ def test_a_run_that_is_killed_remembers_nothing_false(config: Config, read: list
         child = os.fork()
         if not child:
             try:
-                failpoints.arm(point, hits)
+                durable.arm(point, hits)
                 run(config, fetch=False)
             finally:
                 os._exit(0)

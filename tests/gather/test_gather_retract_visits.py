@@ -16,7 +16,7 @@ from archec.catalogue.model import Visit
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
 from archec.gather.operator import retract_visits
-from archec.store import failpoints
+from archec.store import durable
 
 REASON = "a login page answered for every host"
 
@@ -216,7 +216,7 @@ def kill_retraction(config: Config, number: int, *, undo: bool, hits: int) -> No
     child = os.fork()
     if not child:
         try:
-            failpoints.arm("journal.after-write" if hits % 2 else "catalogue.after-write", hits)
+            durable.arm("journal.after-write" if hits % 2 else "catalogue.after-write", hits)
             retract_visits(config, number, REASON, undo=undo)
         finally:
             os._exit(0)

@@ -10,7 +10,7 @@ if "ARCHEC_TEST_CLOCK" in os.environ:
     time.time = lambda: _real() + _ahead
 
 if "ARCHEC_TEST_FAILPOINT" in os.environ:
-    from archec.store.failpoints import arm
+    from archec.store.durable import arm
 
     _name, _times, _signal = (os.environ["ARCHEC_TEST_FAILPOINT"] + "::").split(":")[:3]
     arm(_name, int(_times or 1), int(_signal or signal.SIGKILL))

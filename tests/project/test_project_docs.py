@@ -17,9 +17,9 @@ from gather_support import commands
 from readme_blocks import README, ROOT, Played, blocks
 
 from archec import config, errors
+from archec.archive.opening import open_catalogue
 from archec.catalogue import records
 from archec.catalogue.dump import dump
-from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli
 from archec.errors import ArchecError, Exit
 from archec.redif.problems import CODES

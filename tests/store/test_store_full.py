@@ -18,12 +18,11 @@ from archec.archive.ledger import Ledger
 from archec.errors import StorageFailed, StorageFull
 from archec.gather.bodies import Received
 from archec.store.durable import atomic_write
-from archec.store.interface import Placement
 from archec.store.journal_reader import read_batches
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import create
 from archec.store.reader import digest
-from archec.store.writer import Writer
+from archec.store.writer import Placement, Writer
 
 TIST = 1352481230
 

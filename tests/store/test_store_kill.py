@@ -15,7 +15,7 @@ import pytest
 from failpoint import killed_at
 
 import archec
-from archec.store import failpoints
+from archec.store import durable
 from archec.store.durable import is_temp
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout, create
@@ -33,7 +33,7 @@ from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock
 from archec.store.writer import Writer, sweep_parts
-from archec.store.interface import HardLink, Link, Placement
+from archec.store.writer import HardLink, Link, Placement
 
 layout, tist = open_layout(Path(sys.argv[1])), {TIST}
 with RunLock(layout), Writer(layout) as writer:
@@ -146,14 +146,14 @@ def test_killed_again_and_again_at_any_instant(
 
 
 def test_every_fail_point_is_tried() -> None:
-    source = "".join(path.read_text(encoding="utf-8") for path in Path(failpoints.__file__).parent.glob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for path in Path(durable.__file__).parent.glob("*.py"))
     named = {part.split('"')[0] for part in source.split('hit("')[1:]}
     assert named == {point.partition(":")[0] for point in POINTS}
 
 
 HITS = """
 import sys
-from archec.store.failpoints import armed, hit
+from archec.store.durable import armed, hit
 for name in sys.argv[1:]:
     print(armed("a"), flush=True)
     hit(name)
@@ -182,7 +182,7 @@ def test_no_variable_of_the_environment_arms_one() -> None:
 
 def test_a_fail_point_is_hit_once_at_least() -> None:
     with pytest.raises(ValueError, match="0 times"):
-        failpoints.arm("a", 0)
+        durable.arm("a", 0)
 
 
 def test_a_step_knows_that_its_next_hit_kills() -> None:

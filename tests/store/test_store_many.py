@@ -10,10 +10,9 @@ import pytest
 
 from archec.errors import ArchecError, CorruptArchive, NotHeld
 from archec.ids import file_name
-from archec.store.interface import Placement
 from archec.store.layout import Layout
 from archec.store.reader import Reader, open_obi
-from archec.store.writer import Writer
+from archec.store.writer import Placement, Writer
 
 TIST = 1352481230
 BODIES = {

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.ids import escape, file_name
 from archec.store.durable import open_directory
-from archec.store.interface import Link, Placement
 from archec.store.layout import Layout, create
 from archec.store.reader import digest, id_of_name, locate, open_held, open_obi
-from archec.store.writer import Writer
+from archec.store.writer import Link, Placement, Writer
 
 TIST = 1352481230
 FOO, BAR = "http://a.org/foo", "http://b.org/bar"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from archec.store.interface import Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
-from archec.store.writer import Writer, sweep_parts, sweep_runs
+from archec.store.writer import Placement, Writer, sweep_parts, sweep_runs
 
 TIST = 1352481230
 

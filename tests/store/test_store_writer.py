@@ -17,10 +17,9 @@ from store_fakes import FakeDisk
 
 from archec.errors import CorruptArchive, NotHeld, StorageFailed, StorageFull
 from archec.store.durable import is_temp
-from archec.store.interface import HardLink, Link, Placement, Stored
 from archec.store.layout import Layout, create
 from archec.store.reader import locate, open_obi
-from archec.store.writer import Writer
+from archec.store.writer import HardLink, Link, Placement, Stored, Writer
 
 TIST = 1352481230
 FOO, BAR = "http://a.org/foo", "http://b.org/bar"

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 
 from msgspec import Struct
 
-from archec.config.platforms import PlatformConfig
+from archec.config.types import PlatformConfig
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums
 from archec.fileset.fields import Field

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 
-from archec.config.platforms import PlatformConfig
+from archec.config.types import PlatformConfig
 from archec.errors import ConfigError
 from archec.fileset.model import IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper

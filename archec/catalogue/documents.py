@@ -1,4 +1,4 @@
-"""The parts of an obi in the database, and small documents; the same for every engine.
+"""The parts of an obi in the database, small documents, the rows of lists, and their JSON; the same for every engine.
 
 An obi is stored in parts, so that no document grows with the number of its versions, references or visits: a head, the
 entries of its history, its versions, the references of its versions, its claims, its last visit. These functions split
@@ -8,14 +8,166 @@ obis into parts and assemble them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from archec.catalogue.codec import text_of
-from archec.catalogue.lists import TobiFiles
+import msgspec
+
 from archec.catalogue.model import Changes, Claim, Kind, Note, Obi, Version, Visited
-from archec.errors import CatalogueRefused
+from archec.errors import CatalogueError, CatalogueRefused
 from archec.history import History
+from archec.tist import MAX_TIST
+
+_T = TypeVar("_T")
+REBUILD = "'archec rebuild' rebuilds the catalogue"
+
+
+def _whole_number(value: object) -> int:
+    """Converts integers of a subclass to int: MongoDB returns integers of more than 32 bits in a class of its own."""
+    if isinstance(value, int):
+        return int(value)
+    raise TypeError(f"objects of type {type(value).__name__} are unsupported")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_whole_number)
+_canonical = msgspec.json.Encoder(enc_hook=_whole_number, order="sorted")
+_history = msgspec.json.Decoder(dict[int, str | None])  # msgspec.json.decode() would analyse this type each time
+
+
+def text_of(value: object) -> bytes:
+    """Encodes a value as JSON without blanks, with fields in their own order. Raises CatalogueError if JSON cannot hold
+    it."""
+    return _encode(_encoder, value)
+
+
+def canonical(value: object) -> bytes:
+    """Encodes a value as JSON without blanks, with keys and sets sorted: equal values have equal text."""
+    return _encode(_canonical, value)
+
+
+def _encode(encoder: msgspec.json.Encoder, value: object) -> bytes:
+    try:
+        return encoder.encode(value)
+    except (msgspec.MsgspecError, UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise CatalogueError(f"cannot be written as JSON: {error}") from error
+
+
+def read(kind: type[_T], text: bytes | str) -> _T:
+    """Decodes the text of a document. Raises CatalogueError if it is not valid for ``kind``."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _broken(error) from error
+
+
+def built(kind: type[_T], value: Mapping[str, Any] | Sequence[Any]) -> _T:
+    """Converts a document of plain values to a ``kind``. Raises CatalogueError if it is not valid."""
+    try:
+        return msgspec.convert(value, kind, str_keys=True)
+    except (msgspec.MsgspecError, ValueError) as error:
+        name = getattr(kind, "__name__", str(kind))
+        raise CatalogueError(f"a catalogue document is not a {name}: {error}", hint=REBUILD) from error
+
+
+def plain(value: object) -> dict[str, Any]:
+    """Converts a struct to plain JSON values."""
+    result: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
+    return result
+
+
+def history_text(history: History) -> str:
+    """Encodes a history as ``{tist: sha256 or null}``, in the order of tists."""
+    return text_of(history.as_dict()).decode()
+
+
+def history_of(text: bytes | str) -> History:
+    """Decodes the text of a history. Raises CatalogueError if it is not valid."""
+    try:
+        entries = _history.decode(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _broken(error) from error
+    return History.of(entries)
+
+
+def _broken(error: Exception) -> CatalogueError:
+    return CatalogueError(f"a catalogue document is broken: {error}", hint=REBUILD)
+
+
+class ObiState(NamedTuple):
+    """A row of the sorted scan with which a data set is merged.
+
+    ``last`` and ``state`` are the newest entry of the history. ``h`` is the whole history as JSON text; None if the
+    newest entry is the only one. ``place`` and ``since`` are those of the :class:`Obi`.
+    """
+
+    id: str
+    last: int
+    state: str | None
+    h: str | None
+    place: str = ""
+    since: int = MAX_TIST
+
+
+class TextPlace(NamedTuple):
+    """The place where the text with the checksum ``text`` is held: the least (tist, id) of all of them."""
+
+    text: str
+    tist: int
+    id: str
+
+
+class DueFobi(NamedTuple):
+    """A fobi that is due. ``due`` is 0 if it was never visited."""
+
+    due: int
+    id: str
+
+
+class Moment(NamedTuple):
+    """An incidence: the tist and the id of the obi. Lists are in the order of these pairs, and can be continued after
+    any of them."""
+
+    tist: int
+    id: str
+
+
+START = Moment(-1, "")
+"""Less than any moment: the start of a list."""
+
+
+class TobiFiles(NamedTuple):
+    """The files that a tobi names. ``last`` is the tist of its newest entry, ``held`` whether it is held now, ``type``
+    its template type as written. ``files`` are the fobis that its newest version names, each once, in its order,
+    ``former`` those that only older versions name. ``bad_urls`` counts the bad File-URLs of the newest version."""
+
+    id: str
+    last: int
+    held: bool
+    type: str
+    files: tuple[str, ...]
+    former: tuple[str, ...] = ()
+    bad_urls: int = 0
+
+
+class FileState(NamedTuple):
+    """The current state of a fobi. ``held`` is None if it was never held, ``type`` the sniffed type of its newest
+    contents (empty: none), ``outcome`` that of its last visit (empty: never visited), ``last`` the tist of its newest
+    entry (0: none)."""
+
+    held: bool | None = None
+    type: str = ""
+    outcome: str = ""
+    last: int = 0
+
+
+class Place(NamedTuple):
+    """The place where bytes are held: the first entry of an obi with these bytes, at ``tist``."""
+
+    kind: Kind
+    id: str
+    tist: int
+    size: int
+
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 _MD5 = re.compile("[0-9a-f]{32}")

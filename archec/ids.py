@@ -1,0 +1,456 @@
+"""Ids of obis, their names on disk and their keys in an index: pure functions, idempotent where they normalise."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import deque
+from contextlib import suppress
+from typing import Literal, NamedTuple
+from urllib.parse import quote, unquote, unquote_to_bytes
+
+import idna
+from xxhash import xxh3_64_hexdigest, xxh3_128_hexdigest
+
+from archec.errors import BadName
+
+# -- names on disk: escaped like Perl's URI::Escape::uri_escape_utf8 does by default ------------
+
+MAX_NAME = 255
+"""Maximum length of a path component in bytes on ext4, xfs and btrfs (NAME_MAX)."""
+
+MAX_ID = 16_384
+"""Maximum length of an id in characters. Ids are keys of the catalogue and occur in every list. No server accepts a
+longer URL, and no archive has a longer handle."""
+
+_HASH_TAIL = 1 + 32
+_LIKE_CUT = re.compile(r".*~[0-9a-f]{32}", re.S)
+
+
+def escape(obi: str) -> str:
+    """Escapes all but ``A-Z a-z 0-9 - . _ ~`` as UTF-8, like Perl's ``uri_escape_utf8``."""
+    return quote(obi, safe="~", encoding="utf-8", errors="surrogatepass")
+
+
+def unescape(name: str) -> str:
+    """The id of a name that was not truncated. Raises BadName if no id has that name."""
+    try:
+        obi = unquote_to_bytes(name).decode("utf-8", "surrogatepass")
+    except UnicodeError as error:  # also a file name that is not UTF-8
+        raise BadName(f"{name!r} is not an escaped id") from error
+    if escape(obi) != name:
+        raise BadName(f"{name!r} is not an escaped id")
+    return obi
+
+
+def file_name(obi: str) -> str:
+    """The file name of an id: its escaped form or, if that is over 255 bytes, a prefix, ``~`` and xxh3_128 of the id.
+
+    The dots of the ids ``.`` and ``..`` are escaped, since no file can have those names. An id whose name looks
+    truncated is hashed as well, so that no two ids share a name.
+    """
+    name = escape(obi)
+    if len(name) <= MAX_NAME and not (len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name)):
+        return name if name.strip(".") or len(name) > 2 else name.replace(".", "%2E")
+    cut = min(MAX_NAME, len(name)) - _HASH_TAIL
+    for back in (1, 2):  # never cut inside an escape: %C3 would become %C or %
+        if name[cut - back] == "%":
+            cut -= back
+            break
+    digest = xxh3_128_hexdigest(obi.encode("utf-8", "surrogatepass"))
+    return f"{name[:cut]}~{digest}"
+
+
+def fan(obi: str) -> str:
+    """The two hex digits of xxh3_64(id) that name the fan-out directory of an id."""
+    return xxh3_64_hexdigest(obi.encode("utf-8", "surrogatepass"))[:2]
+
+
+# -- URLs, whose normalised form is the id of a fobi --------------------------------------------
+
+_DEFAULT_PORT = {"http": "80", "https": "443", "ftp": "21"}
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.S)
+_AUTHORITY = re.compile(r"//([^/?#]*)(.*)", re.S)
+_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+_LOOSE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PATH_SAFE = "!$&'()*+,;=:@/%"
+_QUERY_SAFE = _PATH_SAFE + "?"
+_SCHEMES = ("http:", "https:", "ftp:")
+_AT = re.compile(r"%40|\uff20|\ufe6b", re.I)
+_HOST_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
+_PLAIN_URL = re.compile(
+    r"(?:https?|ftp)://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+/?"
+)
+
+
+def is_url(text: str) -> bool:
+    """Whether ``text`` has the scheme of a URL that the archive keeps (http, https, ftp)."""
+    return text.startswith(_SCHEMES) or "".join(text.split())[:8].lower().startswith(_SCHEMES)
+
+
+def normalise_url(raw: str) -> str:
+    """The id of a fobi: the URL normalised by RFC 3986, section 6.2.2. Idempotent.
+
+    White space is removed, scheme and host become lower-case, the host IDNA. Default port, fragment and user
+    information are dropped, dot segments resolved. Escapes become upper-case, those of unreserved characters are
+    undone, and everything else outside the grammar is escaped as UTF-8. An empty path becomes ``/``; the query is
+    kept. Raises BadName, also for an id of more than MAX_ID characters; its message never shows a password.
+    """
+    # Most URLs are already normalised; one pattern detects that, except for "--" in a host (IDNA) and dot segments.
+    if len(raw) <= MAX_ID and _PLAIN_URL.fullmatch(raw) and "--" not in raw.split("/", 3)[2] and "./" not in raw:
+        return _plain_host(raw)
+    text = "".join(raw.split())
+    if not text:
+        raise BadName("the URL is empty")
+    match = _URL.fullmatch(text)
+    if match is None:
+        raise BadName(f"{_shown(text)} has no scheme")
+    scheme, rest = match[1].lower(), match[2]
+    if scheme not in _DEFAULT_PORT:
+        raise BadName(f"{_shown(text)} has the scheme {scheme!r}; only http, https and ftp are kept")
+    match = _AUTHORITY.fullmatch(rest)
+    if match is None:
+        raise BadName(f"{_shown(text)} has no host")
+    host = _authority(match[1], scheme, text)
+    path, mark, query = match[2].partition("#")[0].partition("?")
+    path = _remove_dot_segments(_clean(path, _PATH_SAFE))
+    url = f"{scheme}://{host}{path or '/'}{mark}{_clean(query, _QUERY_SAFE)}"
+    if len(url) > MAX_ID:
+        raise BadName(f"{_shown(text)} has {len(url)} characters, more than {MAX_ID}")
+    return url
+
+
+def host_of(url: str) -> str:
+    """Host and port of a normalised URL: ``www.nber.org``, ``h:8080``."""
+    return url.split("/", 3)[2]
+
+
+def ranges_of(host: str) -> list[tuple[str, str]]:
+    """The URLs of a host (as returned by :func:`host_of`), as half-open ranges of strings."""
+    return [(f"{scheme}://{host}/", f"{scheme}://{host}0") for scheme in ("ftp", "http", "https")]
+
+
+def slash_variant(url: str) -> str | None:
+    """The URL that differs from this normalised one only by a trailing slash.
+
+    None if there is none, because the path is ``/`` or there is a query.
+    """
+    if "?" in url:
+        return None
+    if url.endswith("/"):
+        return url[:-1] if url.count("/") > 3 else None
+    return url + "/"
+
+
+def without_userinfo(raw: str) -> str:
+    """A raw URL without user name and password, for a message or a journal."""
+    return re.sub(r"(//)[^/?#\s]*@", r"\1", raw)
+
+
+def _shown(text: str) -> str:
+    """A URL for a message. A password may make the URL invalid (a slash in it, an escaped @), so everything up to the
+    last @ is removed, wherever it is."""
+    _, at, rest = _AT.sub("@", text).rpartition("@")
+    text = f"...@{rest}" if at else text
+    return repr(text if len(text) <= 200 else text[:200] + "...")
+
+
+def _plain_host(url: str) -> str:
+    """A URL that matches the fast pattern, which does not check the length of hosts and labels."""
+    host = url.split("/", 3)[2]
+    if len(host) > 253 or any(len(label) > 63 for label in host.split(".")):
+        raise BadName(f"{_shown(url)} has a host name that is too long")
+    return url
+
+
+def _authority(authority: str, scheme: str, url: str) -> str:
+    host, port = authority.rpartition("@")[2], ""
+    if host.startswith("["):
+        host, bracket, port = host.partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            raise BadName(f"{_shown(url)} has a broken IPv6 host")
+        host, port = _ipv6(host[1:], url), port[1:]
+    else:
+        host, _, port = host.partition(":")
+        host = _host(host, url)
+    if port:
+        if not (port.isascii() and port.isdecimal() and int(port[:6]) <= 65535 and len(port) < 12):
+            raise BadName(f"{_shown(url)} has a port that is not a number up to 65535")
+        port = str(int(port))
+        if port != _DEFAULT_PORT[scheme]:
+            return f"{host}:{port}"
+    return host
+
+
+def _ipv6(text: str, url: str) -> str:
+    if "%" in text:
+        raise BadName(f"{_shown(url)} has an IPv6 host with a zone, which is only valid on one machine")
+    try:
+        return f"[{ipaddress.IPv6Address(text).compressed}]"
+    except ValueError as error:
+        raise BadName(f"{_shown(url)} has a broken IPv6 host") from error
+
+
+def _host(host: str, url: str) -> str:
+    try:
+        host = unquote_to_bytes(host).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadName(f"{_shown(url)} has a host that is not text") from error
+    host = host.lower()
+    if not host.isascii():
+        try:
+            host = idna.encode(host, uts46=True, transitional=False).decode("ascii")
+        except (idna.IDNAError, UnicodeError) as error:
+            raise BadName(f"{_shown(url)} has a host that IDNA does not allow") from error
+    bare = host[:-1] if host.endswith(".") else host
+    labels = bare.split(".")
+    if not bare or len(bare) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
+        raise BadName(f"{_shown(url)} has no valid host")
+    return host
+
+
+def _clean(text: str, safe: str) -> str:
+    """Normalises the escapes of a path or a query, and escapes all characters that are not ``safe``."""
+    text = _LOOSE_PERCENT.sub("%25", text)
+    text = _ESCAPED.sub(_tidy_escape, text)
+    return quote(text, safe=safe + "~", encoding="utf-8", errors="surrogatepass")
+
+
+def _tidy_escape(match: re.Match[str]) -> str:
+    char = chr(int(match[1], 16))
+    return char if char in _UNRESERVED else f"%{match[1].upper()}"
+
+
+def _remove_dot_segments(path: str) -> str:
+    """RFC 3986 section 5.2.4 for a path that is empty or begins with ``/``."""
+    if "/." not in path:
+        return path
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            if kept:
+                kept.pop()
+        elif segment != ".":
+            kept.append(segment)
+    if segments[-1] in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)
+
+
+# -- ids of filesets: fileset:PLATFORM:DOMAIN:WORK, where WORK is the id of all versions --------
+
+# In each part every byte of UTF-8 outside A-Z a-z 0-9 - . _ ~ is escaped, except : and / in WORK. A version follows the
+# id as @VERSION, and is not a part of it.
+_PREFIX = "fileset:"
+
+
+class FilesetId(NamedTuple):
+    """The parts of an id; ``version`` is that of the platform, empty if none is given."""
+
+    platform: str
+    domain: str
+    work: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        parts = (quote(self.platform, safe="~"), quote(self.domain, safe="~"), quote(self.work, safe="~/:"))
+        version = f"@{quote(self.version, safe='~')}" if self.version else ""
+        return _PREFIX + ":".join(parts) + version
+
+    @property
+    def obi(self) -> str:
+        """The id of the obi, which stands for all versions."""
+        return str(self._replace(version=""))
+
+
+def is_fileset(text: str) -> bool:
+    """Whether ``text`` has the prefix of a fileset's id."""
+    return text[: len(_PREFIX)].lower() == _PREFIX
+
+
+def parse_fileset(text: str) -> FilesetId:
+    """The parts of an id in any spelling. Raises BadName."""
+    rest, at, version = text.strip().partition("@")
+    parts = rest.split(":", 3)
+    if not is_fileset(rest) or len(parts) != 4 or not all(parts[1:]) or (at and not version) or len(rest) > MAX_ID:
+        raise BadName(
+            f"{text[:200]!r} is not the id of a fileset", hint="the form is fileset:PLATFORM:DOMAIN:WORK[@VERSION]"
+        )
+    return FilesetId(unquote(parts[1]).lower(), unquote(parts[2]).lower(), unquote(parts[3]), unquote(version))
+
+
+# -- handles, whose normalised form is the id of a tobi, and ids of all kinds in any spelling ---
+
+_STORE_NAME = re.compile(r"(?:RePEc%3A|(?:https?|ftp)%3A%2F%2F)", re.I)
+
+
+def normalise_handle(raw: str) -> str:
+    """The id of a tobi: white space removed, ``RePEc:`` prefix, the rest lower-case.
+
+    A handle that does not begin with ``repec:`` (in any case) does not get that prefix: archec does not invent
+    identities. Raises BadName for an empty handle, for one of more than MAX_ID characters, for a URL and for
+    the id of a fileset, so that ids of tobis, fobis and filesets, and their names in the obi store, never collide.
+    """
+    text = "".join(raw.split()).lower()
+    if not text or text == "repec:":
+        raise BadName("the handle is empty")
+    if is_url(text):
+        raise BadName(f"the handle {text[:50]!r} is a URL")
+    if is_fileset(text):
+        raise BadName(f"the handle {text[:50]!r} is the id of a fileset")
+    if len(text) > MAX_ID:
+        raise BadName(f"the handle {text[:50]!r}... has {len(text)} characters, more than {MAX_ID}")
+    return "RePEc:" + text[6:] if text.startswith("repec:") else text
+
+
+def archive_of(handle: str) -> str:
+    """The archive code of a normalised handle (``aaa`` of ``RePEc:aaa:ssssss:1``), or ``""``."""
+    parts = handle.split(":", 2)
+    return parts[1] if len(parts) > 1 and parts[0] == "RePEc" else ""
+
+
+def series_of(handle: str) -> str:
+    """The series code of a normalised handle (``ssssss`` of ``RePEc:aaa:ssssss:1``), or ``""``."""
+    parts = handle.split(":", 3)
+    return parts[2] if len(parts) > 2 and parts[0] == "RePEc" else ""
+
+
+def item_of(handle: str) -> str:
+    """The rest of a normalised handle after its series, ``""`` for an archive or a series."""
+    parts = handle.split(":", 3)
+    return parts[3] if len(parts) > 3 and parts[0] == "RePEc" else ""
+
+
+def normalise(raw: str) -> tuple[Literal["tobi", "fobi", "fileset"], str]:
+    """``("tobi", id)``, ``("fobi", id)`` or ``("fileset", id)`` for a handle, URL or fileset's id in any spelling."""
+    if is_fileset(raw):
+        return "fileset", parse_fileset(raw).obi
+    if is_url(raw):
+        return "fobi", normalise_url(raw)
+    return "tobi", normalise_handle(raw)
+
+
+def typed(raw: str) -> str:
+    """The id in typed or pasted text.
+
+    Removes ``<...>`` around it and ``URL:`` before it, and unescapes a name in the obi store. Anything else is returned
+    unchanged.
+    """
+    text = raw.strip()
+    if text[:1] == "<" and text[-1:] == ">":
+        text = text[1:-1].strip()
+    if text[:4].lower() == "url:":
+        text = text[4:].lstrip()
+    if _STORE_NAME.match(text):
+        with suppress(BadName):
+            text = unescape(text)
+    return text
+
+
+# -- the URI of an obi in WARC records, and the key of a URI in a CDXJ index --------------------
+
+# The key follows SURT, the sort-friendly URI reordering transform, as pywb applies it; the tests compare the two. It is
+# implemented here because the existing libraries are under the GPL and the AGPL. A key is for lookups and does not
+# identify anything: the index line contains the URI itself.
+_WWW = re.compile(r"www[0-9]*\.")
+_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%#")
+_URN_SAFE = "-._~:@!$&'()*+,;=/"
+_URNS = {"urn:x-repec:": "repec:", "urn:x-redif:": ""}
+"""The prefixes of the URNs of handles, mapped to those of the handles."""
+_MAX_UNESCAPES = 20
+_SESSIONS = tuple(
+    re.compile(f"{session}(?:&|$)")
+    for session in (
+        "jsessionid=[0-9a-z]{32}",
+        "phpsessid=[0-9a-z]{32}",
+        "sid=[0-9a-z]{32}",
+        "aspsessionid[a-z]{8}=[a-z]{24}",
+        "cfid=[^&]+&cftoken=[^&]+",
+    )
+)
+_ASP_SESSION = re.compile(r"/\((?:[0-9a-z]{24}|(?:[a-z]\([0-9a-z]{24}\))+)\)(?=/[^?]+\.aspx)")
+
+
+def target_uri(obi: str) -> str:
+    """The URI under which an obi is exported: a fobi's URL as it is, a URN for a tobi's handle or a fileset.
+
+    ``RePEc:aaa:ssssss:1`` becomes ``urn:x-repec:aaa:ssssss:1``: tools for web archives do not accept a handle as a
+    URI, and RePEc has registered none. A handle without ``RePEc:`` becomes ``urn:x-redif:...``.
+    """
+    if obi.startswith("RePEc:"):
+        return "urn:x-repec:" + quote(obi[6:], safe=_URN_SAFE, errors="surrogatepass")
+    if is_url(obi) and obi.isascii() and obi.isprintable():  # other URLs are not normalised: it must be a handle
+        return obi
+    if is_fileset(obi):
+        return "urn:x-archec:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
+    return "urn:x-redif:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
+
+
+def handle_in(uri: str) -> str:
+    """The handle, or the beginning of one, in a URN from :func:`target_uri` in any spelling; "" if there is none."""
+    for urn, prefix in _URNS.items():
+        if uri[: len(urn)].lower() == urn:
+            text = "".join((prefix + unquote(uri[len(urn) :], errors="surrogatepass")).split()).lower()
+            return "RePEc:" + text[6:] if text.startswith("repec:") else text
+    return ""
+
+
+def urlkey(uri: str) -> str:
+    """The CDXJ key of a URI from :func:`target_uri`, in printable ASCII without blanks."""
+    if uri.startswith("urn:"):
+        return uri.lower()
+    _, _, rest = uri.partition("://")
+    authority, slash, rest = rest.partition("/")
+    path, mark, query = (slash + rest).partition("?")
+    return f"{_host_key(authority)}){_path_key(path)}{_query_key(query) if mark else ''}"
+
+
+def _host_key(authority: str) -> str:
+    if authority.startswith("["):
+        host, _, port = authority[1:].partition("]")
+        return host + port
+    host, colon, port = authority.partition(":")
+    host = _WWW.sub("", host.rstrip("."), count=1) if _WWW.match(host) else host.rstrip(".")
+    return ",".join(reversed(host.split("."))) + colon + port
+
+
+def _path_key(path: str) -> str:
+    kept: list[bytes] = []
+    for segment in _unescaped(path).split(b"/"):
+        if segment == b".." and kept:
+            kept.pop()
+        elif segment not in (b"", b"."):
+            kept.append(segment)
+    text = _escaped(b"/" + b"/".join(kept)).lower()
+    return _without_last(_ASP_SESSION, text) or "/"
+
+
+def _query_key(query: str) -> str:
+    text = _escaped(_unescaped(query)).lower()
+    for session in _SESSIONS:
+        text = _without_last(session, text)
+    if not text:
+        return ""
+    return "?" + "&".join(sorted(text.split("&"), key=lambda argument: argument.partition("=")[::2]))
+
+
+def _without_last(pattern: re.Pattern[str], text: str) -> str:
+    found = deque(pattern.finditer(text), maxlen=1)
+    return text[: found[0].start()] + text[found[0].end() :] if found else text
+
+
+def _unescaped(text: str) -> bytes:
+    """Unescapes repeatedly until no escapes are left."""
+    data = text.encode("utf-8", "surrogatepass")
+    for _ in range(_MAX_UNESCAPES):
+        plain = unquote_to_bytes(data)
+        if plain == data:
+            break
+        data = plain
+    return data
+
+
+def _escaped(data: bytes) -> str:
+    return quote(data, safe=_SAFE)
