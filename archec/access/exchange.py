@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import IO, cast
 from urllib.parse import quote
 
-import anyio
 from anyio import to_thread
 from starlette.responses import Response
 from starlette.types import Receive, Scope
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope
 from archec.access.errors import Refused, SourceFailed
 from archec.access.posts import Body
 from archec.access.query import Arguments, arguments
+from archec.server.requests import BodyRefused, read_body
 from archec.server.responses import PIECE
 
 JSON = "application/json"
@@ -67,29 +67,17 @@ class Exchange:
         return f"{self.scope['scheme']}://{self.headers.get('host', 'localhost')}"
 
     async def body(self, limit: int, timeout: float) -> Body:
-        """Reads the body, which is kept until the exchange is closed. Raises Refused if it is larger than ``limit``
-        bytes, if it ends early, if no data arrives for ``timeout`` seconds, or if the disk is full."""
+        """Reads the body, which is kept until the exchange is closed. Raises Refused if :func:`read_body` refuses it,
+        or if the disk is full."""
         file = self._body = cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - see close()
-        size = 0
         close = (("Connection", "close"),)
-        while True:
-            try:
-                with anyio.fail_after(timeout):
-                    message = await self.receive()
-            except TimeoutError:
-                raise Refused(408, "the body did not arrive in time", close) from None
-            if message["type"] != "http.request":
-                raise Refused(400, "the body ended early", close)
-            part = message.get("body", b"")
-            size += len(part)
-            if size > limit:
-                raise Refused(413, f"the body is larger than {limit} bytes", close)
-            try:
-                file.write(part)
-            except OSError as error:
-                raise Refused(503, f"the body cannot be kept: {error.strerror}", close) from error
-            if not message.get("more_body", False):
-                return Body(file)
+        try:
+            await read_body(self.receive, limit, timeout, file.write)
+        except BodyRefused as refusal:
+            raise Refused(refusal.http_status, refusal.message, close) from None
+        except OSError as error:
+            raise Refused(503, f"the body cannot be kept: {error.strerror}", close) from error
+        return Body(file)
 
     def close(self) -> None:
         if self._body is not None:

@@ -26,6 +26,7 @@ from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
 
 _ADDED = "added.cdxj"
+_VAULT = "vault.json"
 _LOCK = ".archec-access.lock"
 _STEPS = 100
 """Number of lines that are read in sequence before the next one is searched for."""
@@ -39,6 +40,15 @@ def fed_path(config: Config, collection: CollectionConfig) -> Path | None:
     """The file or directory that rows for a collection are added to: its first index of type ``file``."""
     files = (one.path for step in collection.steps for one in step.sources if one.type == "file")
     return next((config.path(path) for path in files), None)
+
+
+def _check_own(path: Path) -> None:
+    """Raises UsageError for the index of a vault: an export writes there, and takes what it lists for its records."""
+    if any((folder / _VAULT).exists() for folder in (path, *path.resolve().parents[:2])):
+        raise UsageError(
+            f"{path.name} belongs to a vault, which only 'archec export warc' changes",
+            hint="name an index of your own before it, in the index_group of the collection",
+        )
 
 
 def parse_rows(lines: Iterable[bytes], *, skip_bad: bool = False) -> Iterator[bytes]:
@@ -79,6 +89,7 @@ def _key(row: Row) -> str:
 def add(path: Path, lines: Iterable[bytes]) -> int:
     """Adds lines as :func:`parse_rows` yields them, except those whose row is already there, and returns the number of
     those added. If one of them is invalid, none is added. Raises StorageFailed and StorageFull."""
+    _check_own(path)
     file = _file_of(path)
     newer = newer_of(file)
     with (
@@ -150,6 +161,7 @@ def _without(lines: Iterator[bytes], others: Iterable[bytes]) -> Iterator[bytes]
 def remove(path: Path, lines: Iterable[bytes]) -> int:
     """Removes the rows with the same key, time, URL, file and offset as these lines, and returns their number. Raises
     StorageFailed."""
+    _check_own(path)
     folder = path if path.is_dir() else path.parent
     with SortedLines(folder) as gone:
         for line in lines:

@@ -47,10 +47,10 @@ def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) ->
     page = take.number("page", 0)
     found = _paged_source(collection, query).largest(query)
     if found is None:
-        return Pages(0, page, take.number("pageSize", _PAGE_SIZE, least=1), 0, count_only, query.range)
+        return Pages(0, page, query.page_size or _PAGE_SIZE, 0, count_only, query.range)
     try:
         blocks, begin_of, usual = _numbered(*found, query.range) or _measured(*found, query.range)
-        size = take.number("pageSize", usual, least=1)
+        size = query.page_size or usual
         count = -(-blocks // size)
         start = begin_of(page * size) if 0 < page < count else b""
         end = begin_of((page + 1) * size) if page + 1 < count else query.range.end

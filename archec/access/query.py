@@ -72,7 +72,7 @@ class Query(Struct, frozen=True):
     rows. ``collapse_time`` is -1 if rows are not collapsed. ``sources`` are the sources to query, ``not_sources`` those
     to skip. ``fields`` are the fields to return. ``given`` are the parameters as received, for remote sources.
     ``show_source``: rows name their source. ``may_live``: the viewer may use the live web. ``may_push_limit``: the
-    viewer sees all rows, so remote sources may apply the limit."""
+    viewer sees all rows, so remote sources may apply the limit. ``page_size`` is 0 for the usual one."""
 
     url: str
     match: MatchType
@@ -93,6 +93,7 @@ class Query(Struct, frozen=True):
     show_source: bool = True
     may_live: bool = False
     may_push_limit: bool = False
+    page_size: int = 0
 
     @property
     def key(self) -> str:
@@ -186,7 +187,6 @@ def parse_query(
     output = take.one("output") or "cdxj"
     if output not in _OUTPUTS:
         raise UsageError(f"output={output[:40]} not supported")
-    take.number("pageSize", 1, least=1)
     order: Order = "closest" if closest else "reverse" if sort == "reverse" or take.flag("reverse") else "ascending"
     wanted, not_wanted, colls = _sources(take.one("sources"))
     return Query(
@@ -209,6 +209,7 @@ def parse_query(
         not take.flag("nosource"),
         may_live,
         may_push_limit,
+        take.number("pageSize", 0, least=1),
     )
 
 

@@ -30,6 +30,7 @@ _FAULTS = (
     OSError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError, OverflowError, struct.error, zlib.error,
     lzma.LZMAError,
 )  # fmt: skip
+_PACKED = -1
 _MAX_DIRECTORY = 16 << 20
 """Maximum size in bytes of the directory of a zip file: about 100,000 files."""
 
@@ -103,6 +104,8 @@ class WaczResolver:
         except _FAULTS as error:
             raise LoadFailed("the WACZ file cannot be read") from error
         offset = self._offsets.get(filename.removeprefix(_ARCHIVE))
+        if offset == _PACKED:
+            raise LoadFailed(f"{filename} is compressed in the WACZ file, where it must be stored as it is")
         return [Place(str(self._path), offset)] if offset is not None else []
 
 
@@ -116,12 +119,14 @@ class _Bounded(io.FileIO):
 
 
 def _offsets(path: Path) -> dict[str, int]:
-    """The offset of each WARC file in a zip file. Compressed members are left out."""
+    """The offset of each WARC file in a zip file; _PACKED for those that are compressed."""
     found: dict[str, int] = {}
     with _Bounded(path) as wacz, zipfile.ZipFile(wacz) as packed, open(path, "rb") as file:
         for entry in packed.infolist():
-            if entry.filename.startswith(_ARCHIVE) and entry.compress_type == zipfile.ZIP_STORED:
+            if entry.filename.startswith(_ARCHIVE):
                 file.seek(entry.header_offset + 26)
                 name, extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
-                found[entry.filename.removeprefix(_ARCHIVE)] = entry.header_offset + 30 + name + extra
+                begin = entry.header_offset + 30 + name + extra
+                is_stored = entry.compress_type == zipfile.ZIP_STORED
+                found[entry.filename.removeprefix(_ARCHIVE)] = begin if is_stored else _PACKED
     return found

@@ -37,6 +37,7 @@ from archec.server.responses import BodyResponse
 FIELDS = ("urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length")
 _COUNTERS = {"dupecount": "showDupeCount", "endtimestamp": "lastSkipTimestamp", "skipcount": "showSkipCount"}
 _NAMES = {"original": "url", "mimetype": "mime", "statuscode": "status"}
+_OF_QUERY = ("url", "matchType", "from", "to", "closest", "sort", "pageSize")
 _KNOWN = re.compile(r"[A-Za-z][\w.-]*")
 _COLLAPSE = re.compile(r"([A-Za-z][\w.-]*)(?::([0-9]{1,4}))?")
 _MAX_LIMIT = 1_000_000
@@ -76,7 +77,7 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
     take = Arguments(given)
     check_names(given)
     limit = take.number("limit", 0, least=-_MAX_LIMIT)
-    own = [(name, value) for name, value in given if name in ("url", "matchType", "from", "to", "closest", "sort")]
+    own = [(name, value) for name, value in given if name in _OF_QUERY]
     own = [(name, "" if (name, value) == ("sort", "regular") else value) for name, value in own]
     query = replace(parse_query(own), limit=None)
     fields = tuple(name for name in take.one("fl", "fields").split(",") if name) or FIELDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import signal
 import socket
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
 
     Serves OAI-PMH at /oai, the collections of the configuration, /healthz and /metrics. The archive is only read; runs
     may be active at the same time, and what they commit is served seconds later. With collections only, no archive is
-    needed. Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS in front of it.
+    needed. Stops gracefully on SIGTERM, SIGINT and SIGHUP. Put a web server with TLS in front of it.
 
     Example: archec serve --port 8080
     """
@@ -59,9 +60,12 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
         note(f"serving http://{_address(listener)}/{'oai' if archive is not None else ''}")
         if config.collections:
             note(f"collections: {', '.join(one.name for one in config.collections)}")
+        running = make_server(make_app(parts), server)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+            signal.signal(signal.SIGHUP, running.handle_exit)
         # After a graceful stop uvicorn raises the caught signal again.
         with contextlib.suppress(KeyboardInterrupt):
-            make_server(make_app(parts), server).run(sockets=[listener])
+            running.run(sockets=[listener])
 
 
 def _address(listener: socket.socket) -> str:

@@ -292,6 +292,8 @@ def _memento(where: str, url: str, modifier: str) -> dict[str, Any]:
 def _cdx(where: str, text: str) -> dict[str, Any]:
     url, _, prefix = text.strip().partition(" ")
     _web(where, "cdx+", url)
+    if any(char.isspace() for char in prefix.strip()):
+        raise Misfit(f"{where}: cdx+URL is followed by {prefix.strip()!r}, which is not one /PREFIX/")
     mark = "&" if "?" in url else "?"
     return {
         "type": "cdx",

@@ -112,7 +112,7 @@ class ServerConfig:
         (), "Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, e.g. [127.0.0.1/32].", []
     )
     send_timeout: t.Duration = setting(60.0, "Connections whose clients read nothing for this long are closed.", "60s")
-    stop_timeout: t.Duration = setting(30.0, "How long requests may take to finish when the server stops.", "30s")
+    stop_timeout: t.Duration = setting(10.0, "How long requests may take to finish when the server stops.", "10s")
     access_log: t.Text = setting("-", "Access log: a file, '-' for stdout, or empty for none.")
 
 

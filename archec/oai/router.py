@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import anyio
 from anyio import CapacityLimiter, to_thread
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -34,6 +33,7 @@ from archec.oai.provider import OaiAnswer, answer
 from archec.oai.repository import NOWHERE, Repository, make_repository, open_index
 from archec.oai.request import LISTS, Argument, parse_arguments
 from archec.oai.sets import SetRules
+from archec.server.requests import BodyRefused, read_body
 from archec.server.responses import BodyResponse, choose_coding, encode, in_pieces, nothing
 from archec.store.journal_reader import journal_of
 
@@ -182,10 +182,12 @@ class OaiCapability:
         if request.method == "POST":
             if request.headers.get("content-type", _FORM).partition(";")[0].strip().lower() != _FORM:
                 return PlainTextResponse(f"A POST to /oai must have the content type {_FORM}.\n", 415)
-            body = await _body(request, self._server.max_body, self._server.idle_timeout)
-            if isinstance(body, Response):
-                return body
-            arguments += parse_arguments(body)
+            body = bytearray()
+            try:
+                await read_body(request.receive, self._server.max_body, self._server.idle_timeout, body.extend)
+            except BodyRefused as refusal:
+                return PlainTextResponse(f"{refusal.message}\n", refusal.http_status, {"Connection": "close"})
+            arguments += parse_arguments(bytes(body))
         verb = next((value for name, value in arguments if name == "verb"), None)
         if not self._ready and (verb in LISTS or any(name == "identifier" for name, _ in arguments)):
             return self._refusal("The index is being built.")
@@ -223,23 +225,6 @@ class OaiCapability:
         """In a worker thread: the response, and its encoded body."""
         made = answer(self._repository, arguments, base_url, self._clock())
         return made, *encode(made.body, coding)
-
-
-async def _body(request: Request, max_size: int, timeout: float) -> bytes | Response:
-    """The body of a request, or the error response if it is too large or too slow."""
-    parts: list[bytes] = []
-    size = 0
-    close = {"Connection": "close"}
-    try:
-        with anyio.fail_after(timeout):
-            async for part in request.stream():
-                size += len(part)
-                if size > max_size:
-                    return PlainTextResponse(f"The body is larger than {max_size} bytes.\n", 413, close)
-                parts.append(part)
-    except TimeoutError:
-        return PlainTextResponse("The body did not arrive in time.\n", 408, close)
-    return b"".join(parts)
 
 
 def _static(request: Request) -> Response:

@@ -1,12 +1,13 @@
 """Runs the application in uvicorn, with limits and a graceful shutdown.
 
-On SIGTERM or SIGINT the server stops accepting connections, completes the requests in progress (for at most
+On SIGTERM, SIGINT or SIGHUP the server stops accepting connections, completes the requests in progress (for at most
 ``server.stop_timeout``) and exits. uvicorn has no timeout for receiving the head of a request: the proxy in front of it
 has to provide that (``docs/operations.md``).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import struct
@@ -28,30 +29,43 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0
 
 
 class _Bounded(HttpToolsProtocol):
-    """HTTP parsed by llhttp, which is several times faster than h11, with a limit for the size of request heads, which
-    uvicorn's class lacks."""
+    """HTTP parsed by llhttp, which is several times faster than h11, with a limit for the size of request heads and
+    trailers, which uvicorn's class lacks."""
 
-    _in_head = True
     _head = 0
+    """Bytes received since the last complete head or piece of a body."""
 
     def data_received(self, data: bytes) -> None:
-        """Counts the bytes of a request head. Closes the connection if it is too large."""
-        if self._in_head:
-            self._head += len(data)
+        """Counts the bytes of a head. Closes the connection if it is too large."""
+        self._head += len(data)
         super().data_received(data)
-        if self._in_head and self._head > _MAX_HEAD and not self.transport.is_closing():
-            self.transport.write(_TOO_LARGE)
-            self.transport.close()
+        if self._head > _MAX_HEAD and not self.transport.is_closing():
+            self.send_400_response("")
 
     def on_headers_complete(self) -> None:
-        self._in_head, self._head = False, 0
+        """Raises ValueError, so that :meth:`send_400_response` is called, if the head is too large: it may be complete
+        before its size is counted."""
+        self._head = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if self._head > _MAX_HEAD:
+            raise ValueError("the head is too large")
+        self._head = 0
         self.scope[ABORT] = self._abort  # type: ignore[literal-required]
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._head = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
-        """Called at the end of a request: the next head begins."""
-        self._in_head = True
+        self._head = 0
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._head <= _MAX_HEAD:
+            super().send_400_response(msg)
+        else:
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
 
     def _abort(self) -> None:
         """Closes the connection, and discards what was sent and has not arrived yet: up to some MB of a response."""
@@ -79,10 +93,19 @@ def listen(config: ServerConfig) -> socket.socket:
     return listener
 
 
+class _Server(uvicorn.Server):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Aborts the connections that are left: closing one that is not read from would not end."""
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+
 def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
     """Returns a server for ``app``. Its ``run(sockets=[...])`` returns after a signal to stop."""
     logging.getLogger("uvicorn.error").addFilter(_is_new)
-    return uvicorn.Server(
+    return _Server(
         uvicorn.Config(
             app,
             http=_Bounded,
@@ -103,5 +126,5 @@ def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
 
 
 def _is_new(record: logging.LogRecord) -> bool:
-    """Whether a record of uvicorn's log has information that our log lacks."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], Cut)
+    """Whether a record of uvicorn's log has information that our log lacks, and is not about a stop."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], (Cut, asyncio.CancelledError))

@@ -247,7 +247,6 @@ def _seen(task: FetchTask, response: httpx.Response, fields: dict[str, str]) -> 
         status=response.status_code,
         headers=(*headers, (TLS_FIELD, tls)) if tls else headers,
         content_type=fields.get("content-type", ""),
-        address=response.extensions.get("address", ""),
     )
 
 

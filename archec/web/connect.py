@@ -36,7 +36,7 @@ class Connector:
 
     def __init__(self, guard: Guard, tls: Tls, received: Callable[[int], None] | None = None) -> None:
         self._received = received
-        self._guard = guard
+        self.guard = guard
         self._tls = tls
         self.issuers: Callable[[str], Awaitable[bytes]]
 
@@ -63,20 +63,20 @@ class Connector:
 
     async def check(self, host: str, port: int, timeout: float) -> None:
         """Raises Blocked or Denied if this host may not be connected to through a proxy."""
-        await within(timeout, self._guard.check(host, port), f"the name {host}")
+        await within(timeout, self.guard.check(host, port), f"the name {host}")
 
     async def _direct(self, scheme: str, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
-        addresses = await self._guard.resolve(host, port, exempt=exempt)
+        addresses = await self.guard.resolve(host, port, exempt=exempt)
         connection = await self._open_first(addresses[:MAX_ADDRESSES], host, port, timeout, tls=scheme == "https")
         # check the address of the socket, not the requested one
-        if refusal := self._guard.refusal(host, connection.address, exempt=exempt):
+        if refusal := self.guard.refusal(host, connection.address, exempt=exempt):
             connection.abort()
             raise refusal
         return connection
 
     async def _to_proxy(self, proxy: Proxy, timeout: float) -> H1Connection:
         try:
-            resolving = self._guard.resolve(proxy.host, proxy.port, exempt=True)
+            resolving = self.guard.resolve(proxy.host, proxy.port, exempt=True)
             addresses = await within(timeout, resolving, "the proxy's name")
             return await self._open_first(addresses, proxy.host, proxy.port, timeout, tls=proxy.scheme == "https")
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:

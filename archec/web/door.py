@@ -33,9 +33,9 @@ from httpx import AsyncClient as Client
 from httpx import Client as BlockingClient
 
 from archec.web.connect import named, origin_url
-from archec.web.faults import EXPECTED, Denied, TooLarge, fault_of
+from archec.web.faults import EXPECTED, TooLarge, fault_of
 from archec.web.headers import unpack
-from archec.web.policy import Deny, Policy, Tuning
+from archec.web.policy import Policy, Tuning
 from archec.web.transport import transports
 
 __all__ = [
@@ -167,17 +167,12 @@ class _Bounded(httpx.AsyncBaseTransport):
 
     def __init__(self, policy: Policy, tuning: Tuning) -> None:
         self._policy = policy
-        self._deny = Deny(policy.deny)
         self._grace = tuning.rate_grace
         self._carriers = transports(policy, tuning, _CONCURRENCY)
 
     async def handle_async_request(self, request: Request) -> Response:
         """See ``DirectTransport``."""
-        url, target = request.url, request.extensions.get("target")
-        whole = f"{url.scheme}://{url.netloc.decode('ascii')}{target.decode('ascii')}" if target else str(url)
-        if reason := self._deny.reason(whole):
-            raise Denied(reason)
-        carrier = self._carriers.ftp if url.scheme == "ftp" else self._carriers.http
+        carrier = self._carriers.ftp if request.url.scheme == "ftp" else self._carriers.http
         started = asyncio.get_running_loop().time()
         response = await carrier.handle_async_request(request)
         stream = cast(httpx.AsyncByteStream, response.stream)

@@ -280,7 +280,7 @@ class Fetcher:
             if attempt.hop.temp:
                 self._sink.discard(attempt.hop.temp)
             hop = failure(queued.task.url, Outcome.TRUNCATED, "the server sent more than the length it stated")
-            attempt = Attempt(hop._replace(status=attempt.hop.status, address=attempt.hop.address), lasting=False)
+            attempt = Attempt(hop._replace(status=attempt.hop.status), lasting=False)
         if quiet or held.alone:
             held.emitted = self._judge(queued, attempt)
         elif self._open:

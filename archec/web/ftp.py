@@ -62,6 +62,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
         url = request.url
         if url.scheme != "ftp":
             raise httpx.UnsupportedProtocol(f"{url.scheme} is not supported")
+        self._guard.check_request(request)
         loop = asyncio.get_running_loop()
         host, port = url.raw_host.decode("ascii"), port_of(url)
         path = _path(request.extensions.get("target") or url.raw_path)
@@ -92,7 +93,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
             status,
             headers=headers,
             stream=_FtpBody(self, session, self._threads),
-            extensions={"http_version": b"FTP", "address": address, "message": message},
+            extensions={"http_version": b"FTP", "message": message},
         )
 
     def count(self, session: _Session) -> None:

@@ -146,6 +146,14 @@ class Guard:
         self._resolver, self._deny = resolver, deny or Deny()
         self._networks = tuple(ipaddress.ip_network(text, strict=False) for text in allow_networks)
 
+    def check_request(self, request: httpx.Request) -> None:
+        """Raises Denied if the URL of a request is denied."""
+        if self._deny.has_urls:
+            url, target = request.url, request.extensions.get("target")
+            whole = f"{url.scheme}://{url.netloc.decode('ascii')}{target.decode('ascii')}" if target else str(url)
+            if reason := self._deny.reason(whole):
+                raise Denied(reason)
+
     async def resolve(self, host: str, port: int, *, exempt: bool = False) -> list[str]:
         """The addresses of a host that may be connected to, best first. ``exempt``: private addresses are allowed.
 

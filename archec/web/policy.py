@@ -152,9 +152,14 @@ class Deny:
         """Whether networks are denied."""
         return bool(self._networks)
 
+    @property
+    def has_urls(self) -> bool:
+        """Whether hosts or patterns of URLs are denied."""
+        return bool(self._hosts or self._urls)
+
     def reason(self, url: str) -> str:
         """Why a normalised URL must not be fetched, or ""."""
-        if not (self._hosts or self._urls):
+        if not self.has_urls:
             return ""
         url = _FINAL_DOT.sub(r"\1", url)
         reason = self.reason_of_host(re.sub(r":[0-9]*\Z", "", url.partition("://")[2].partition("/")[0]))

@@ -56,8 +56,6 @@ class Hop(NamedTuple):
     content_type: str = ""
     message: str = ""
     """The reason of a failure, for people."""
-    address: str = ""
-    """The address of the connection: the server's or the proxy's."""
     deferred: bool = False
     wait: float = 0.0
     """Seconds of the Retry-After of a 429 or 503, or of robots.txt."""

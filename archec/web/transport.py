@@ -48,8 +48,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
     the response head and for each piece of its body; none by default except for ``connect``), ``named`` (see
     :func:`archec.web.connect.named`), ``target`` (the request target in bytes; default: path and query of the URL),
     ``sent`` (called without arguments once there is a connection) and ``fresh`` (use a new connection). Response
-    extensions: ``http_version``, ``address`` (of the connection), ``tls`` (exceptions that were needed), ``answer``
-    (``h1.Answer``).
+    extensions: ``http_version``, ``tls`` (exceptions that were needed), ``answer`` (``h1.Answer``).
 
     A connection serves at most 20 requests, and is reused only while its socket is quiet. If a server sends bytes that
     were not requested, its idle connections are closed and it gets one request per connection from then on. At most
@@ -75,6 +74,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
         Raises:
             httpx.TransportError: see :mod:`archec.web.faults`.
         """
+        self._connector.guard.check_request(request)
         url = request.url
         scheme, netloc = url.scheme, url.netloc
         proxy = self._proxies.choose(scheme, netloc.decode("ascii")) if self._proxies else None
@@ -127,7 +127,6 @@ class DirectTransport(httpx.AsyncBaseTransport):
                 stream=_ResponseBody(self, key, connection, timeouts.get("read")),
                 extensions={
                     "http_version": b"HTTP/1.1",
-                    "address": connection.address,
                     "answer": connection.answers[-1],
                     "tls": connection.tls,
                 },

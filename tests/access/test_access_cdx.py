@@ -14,6 +14,7 @@ import httpx
 import pytest
 from access_support import LISTER, READER, WRITER, client, configured, give_tokens, line, rows, serving, write_index
 from click.testing import CliRunner
+from gather_support import archec_inline, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from warc_files import Crawl
@@ -202,6 +203,30 @@ def test_crawlers_add_rows_and_remove_them(base: str, get: httpx.Client) -> None
         assert get.post("/fed/index?url=http://fed.org/post", **form).text.startswith("org,fed)/post?__wb_method=post&")
         assert httpx.post(f"{base}/fed", content=cdx).status_code == 401
         assert writer.post("/group", content=cdx).status_code == 200
+
+
+def test_the_indexes_of_a_vault_are_not_changed(folder: Path) -> None:
+    """The export writes them, and takes what they list for records of the vault."""
+    made = make(folder / "archive")
+    assert archec_inline(made, "rebuild").code == 0
+    assert archec_inline(made, "export", "warc", folder / "vault").code == 0
+    indexes = folder / "vault" / "indexes"
+    indexes.mkdir(exist_ok=True)
+    (folder / "link").symlink_to(indexes)
+    row = b'org,a)/ 20140101000000 {"url": "http://a.org/", "filename": "a", "offset": "0"}'
+    paths = {"a": indexes, "b": indexes / "one.cdxj", "c": folder / "link"}
+    config = configured(folder, f"collections: {json.dumps({name: str(path) for name, path in paths.items()})}")
+    give_tokens(config)
+    with serving(config) as url, client(url, WRITER) as writer:
+        for name, path in paths.items():
+            for change in (add, remove):
+                with pytest.raises(UsageError, match=r"belongs to a vault.*name an index of your own before it"):
+                    change(path, [row])
+            for where in (f"/{name}", f"/{name}/delete"):
+                answer = writer.post(where, content=row)
+                assert (answer.status_code, "vault" in answer.json()["message"]) == (400, True)
+    assert not list(indexes.iterdir())
+    assert add(folder / "own.cdxj", [row]) == 1
 
 
 @settings(max_examples=15)

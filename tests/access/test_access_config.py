@@ -147,6 +147,7 @@ collections:
         ("a: {index: x, timeout: 1, index_timeout: 1}", "the same setting"),
         ("a: {resource: x}", "a: needs one of index, index_group and sequence"),
         ("a: {index: xmlquery+http://h/}", "a: index: xmlquery is not supported; a CDX server is 'cdx+URL'"),
+        ("a: {index: cdx+http://h/cdx /web/ more}", "a: index: cdx+URL is followed by '/web/ more', which is not one"),
         ("a: {index: {type: xmlquery, api_url: x}}", "xmlquery is not supported"),
         ("a: {index: {type: cdx, api_url: 'http://h/x?url={ur}'}}", "a: index: api_url must have {url} in it"),
         ("a: {index: live+http://h/}", "write '$live'"),

@@ -189,6 +189,9 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         packed.write(tmp_path / "index.cdxj", "indexes/index.cdx", zipfile.ZIP_DEFLATED)
         packed.write(tmp_path / "w" / "a.warc.gz", "archive/a.warc.gz", zipfile.ZIP_STORED)
         packed.writestr("datapackage.json", "{}")
+    with zipfile.ZipFile(tmp_path / "deflated.wacz", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.write(tmp_path / "index.cdxj", "indexes/index.cdx")
+        packed.write(tmp_path / "w" / "a.warc.gz", "archive/a.warc.gz")
     zipnum(tmp_path / "z", (tmp_path / "index.cdxj").read_bytes().splitlines(), block=2)
     summary = b'!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}\n'
     for one in (tmp_path / "z" / "index.idx").read_bytes().splitlines():
@@ -216,7 +219,7 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         packed.write(tmp_path / "other" / "a.warc.gz", "archive/a.warc.gz")
     (tmp_path / "name.wacz").write_bytes((tmp_path / "name.wacz").read_bytes().replace("é".encode(), b"\xff9"))
     text = "collections: {g: {index_group: {o: ./other.wacz, a: ./a.wacz}}, z: ./z.wacz, "
-    text += "a: ./a.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz"
+    text += "deflated: ./deflated.wacz, a: ./a.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz"
     text += "".join(f", {name}: ./{name}.wacz" for name in bombs) + "}"
     config = configured(tmp_path, text)
     give_tokens(config)
@@ -228,6 +231,8 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for coll in ("a", "b", "g", "z"):
             assert STAMPS[0].encode() in get.get(f"/{coll}/resource?url=a.org").content
         assert "WACZ" in get.get("/bad/index?url=a.org").headers["reserrors"]
+        reason = "a.warc.gz is compressed in the WACZ file, where it must be stored as it is"
+        assert get.get("/deflated/resource?url=a.org").json()["errors"]["deflated:index.cdx"].startswith(reason)
         assert get.get("/a/cdx?url=a.org&showNumPages=true").json()["pages"] == 1
         assert len(rows(get.get("/a/cdx?url=a.org&page=0&output=json").text)) == len(STAMPS)
         assert get.get("/bad/cdx?url=a.org&showNumPages=true").json()["pages"] == 0

@@ -95,6 +95,27 @@ def test_an_endless_head_is_cut(piece: bytes) -> None:
         assert is_refused(client, piece.rpartition(b"\r\n")[2] or b"A: b\r\n" * 1000)
 
 
+def test_a_large_head_is_refused_also_if_it_is_complete() -> None:
+    """It may be sent in few pieces, and in one with the end of a request before it."""
+    head = b"GET /sample/hello HTTP/1.1\r\nHost: x\r\nA: %b\r\n\r\n"
+    with serving(Sample()) as port:
+        for before in (b"", b"POST /sample/hello HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"):
+            for size, status in ((65_000, b"200"), (66_000, b"431"), (120_000, b"431")):
+                with connect(port) as client:
+                    client.sendall(before)
+                    assert not before or client.recv(1000).startswith(b"HTTP/1.1 200 ")
+                    client.sendall(head % (b"a" * size))
+                    assert client.recv(1000).startswith(b"HTTP/1.1 %b " % status), size
+
+
+def test_endless_trailers_of_a_body_are_cut() -> None:
+    start = b"POST /sample/hello HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"
+    for begin, piece in ((b"0\r\n", b"A: b\r\n" * 1000), (b"0\r\nA: ", b"b" * 6000), (b"1;", b"a" * 6000)):
+        with serving(Sample()) as port, connect(port) as client:
+            client.sendall(start + begin)
+            assert is_refused(client, piece)
+
+
 def test_a_client_that_takes_nothing_in_is_cut() -> None:
     with serving(Sample(), config=dataclasses.replace(LOCAL, send_timeout=0.5)) as port, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -194,7 +215,8 @@ def test_access_log_to_a_file(tmp_path: Path) -> None:
     assert not ACCESS_LOG.isEnabledFor(logging.INFO)
 
 
-def test_the_command_serves_and_stops_gracefully(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGHUP])
+def test_the_command_serves_and_stops_gracefully(tmp_path: Path, stop: signal.Signals) -> None:
     (tmp_path / "config.yaml").write_text(as_yaml({"server.port": 0, "server.url": "http://127.0.0.1"}))
     create(tmp_path / "archive")
     (tmp_path / "data").mkdir()
@@ -213,7 +235,7 @@ def test_the_command_serves_and_stops_gracefully(tmp_path: Path) -> None:
             if "startup complete" in line:
                 break
         assert httpx.get(f"{url}?verb=Identify", trust_env=False).status_code == 200
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(stop)
         out, _ = process.communicate(timeout=20)
         assert process.returncode == 0
         assert "GET /oai?verb=Identify" in out
@@ -236,6 +258,17 @@ def test_requests_in_work_are_finished() -> None:
     thread.join()
     assert answers == ["done"]
     assert sample.events == ["start", "slow", "stop"]
+
+
+def test_a_stalled_client_delays_the_end_for_a_while_only() -> None:
+    with socket.socket() as client:
+        with serving(Sample(), config=dataclasses.replace(LOCAL, stop_timeout=1.0)) as port:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", port))
+            client.sendall(b"GET /sample/large HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(1)
+            began = time.monotonic()
+        assert time.monotonic() - began < 8
 
 
 def test_codings() -> None:

@@ -35,7 +35,6 @@ def test_a_file_is_fetched_with_its_date(server: FtpServer, tmp_path: Path) -> N
     assert (hop.kind, hop.status, hop.size) == ("body", 200, len(BODY))
     assert Path(hop.temp).read_bytes() == BODY
     assert hop.header("last-modified") == "Sat, 02 May 2009 10:00:00 GMT"
-    assert hop.address == "127.0.0.1"
     known = FetchTask(server.url("pub/a%20b.pdf"), hop.header("etag"), hop.header("last-modified"))
     again = fetch_one(tmp_path, known)
     assert (again.kind, again.outcome) == ("not-modified", Outcome.NOT_MODIFIED)
@@ -124,7 +123,7 @@ def test_every_address_of_a_server_is_tried(server: FtpServer, tmp_path: Path) -
     config = settings(allow_networks=("127.0.0.0/8", "::1/128"), retries=0)
     carriers = transports(Policy.of(config, "test", "fetch"), QUICK, 4, Names())
     hop = fetch_one(tmp_path, f"ftp://several.example:{server.port}/pub/a%20b.pdf", config, carriers=carriers)
-    assert (hop.kind, hop.address) == ("body", "127.0.0.1")
+    assert hop.kind == "body"
 
 
 def test_ipv6(tmp_path: Path) -> None:
@@ -138,5 +137,5 @@ def test_ipv6(tmp_path: Path) -> None:
         hop = fetch_one(tmp_path, f"ftp://[::1]:{server.port}/pub/x", settings(allow_networks=("::1/128",)))
     finally:
         server.close()
-    assert (hop.kind, hop.size, hop.address) == ("body", len(BODY), "::1")
+    assert (hop.kind, hop.size) == ("body", len(BODY))
     assert any(command.startswith("EPSV") for command in server.heard)

@@ -62,7 +62,6 @@ def test_http_goes_through_in_absolute_form(hostile: Hostile, proxy: ProxyServer
     assert [hop.kind for hop in hops] == ["body"] * 3
     assert sorted(proxy.seen) == [f"GET {url} HTTP/1.1" for url in urls]
     assert "Proxy-Authorization: Basic " + base64.b64encode(b"us@er:pa:ss").decode() in proxy.heads[0]
-    assert hops[0].address == "127.0.0.1"
     assert all("proxy-authorization" not in asked.headers for asked in hostile.asked)
 
 

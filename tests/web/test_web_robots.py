@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from web_hostile import Hostile, hostile_server
 from web_support import fetch, fetch_one, settings
 
+from archec.config import Denial
 from archec.web.headers import unpack
 from archec.web.outcome import Outcome
 from archec.web.robots import MAX_SIZE, parse, product_token
@@ -158,6 +159,16 @@ def test_rules_behind_a_redirect_to_a_private_address(hostile: Hostile, tmp_path
     hop = fetch_one(tmp_path, hostile.url("/ok"), settings(robots="obey", allow_networks=("127.0.0.1/32",)))
     assert hop.outcome is Outcome.BLOCKED_ADDRESS
     assert {asked.host for asked in hostile.asked} == {"127.0.0.1"}
+
+
+def test_rules_at_an_address_that_is_denied(hostile: Hostile, tmp_path: Path) -> None:
+    """Also behind a redirect: they are not asked for, and so nothing is fetched."""
+    for pattern, robots in (("*/robots.txt", (200, b"", "")), ("*/theirs", (302, b"", "Location: /theirs\r\n"))):
+        hostile.robots = robots
+        denying = settings(robots="obey", deny=(Denial(urls=(pattern,), reason="asked by mail"),))
+        hop = fetch_one(tmp_path, hostile.url("/ok"), denying)
+        assert (hop.outcome, hop.message) == (Outcome.DENIED, "robots.txt is not available: asked by mail")
+    assert len(hostile.asked) == 1
 
 
 def test_only_the_beginning_of_endless_rules_is_read(hostile: Hostile, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from web_hostile import Hostile, answer, behaviour, hostile_server
 from web_oldtls import answer_once
 from web_support import fetch_one, settings
 
+from archec.config import Denial
 from archec.web.headers import TLS_FIELD
 from archec.web.outcome import Outcome
 from archec.web.tls import issuer_url
@@ -229,6 +230,20 @@ def test_a_chain_is_completed_through_the_guard(authority: Authority, hostile: H
         hop = fetch_one(tmp_path, url, settings(allow_networks=("127.0.0.1/32",)))
     assert hop.outcome is Outcome.BAD_CERTIFICATE
     assert not hostile.asked
+
+
+@pytest.mark.parametrize("denial", [Denial(urls=("*/issuer*",)), Denial(hosts=("127.0.0.2",))])
+def test_a_chain_is_not_completed_where_that_is_denied(
+    authority: Authority, hostile: Hostile, tmp_path: Path, denial: Denial
+) -> None:
+    place = f"http://127.0.0.2:{hostile.port}/issuer?name=middle"
+    authority.make("leaf", "middle", "CA:FALSE", HERE, f"authorityInfoAccess=caIssuers;URI:{place}")
+    ISSUERS["middle"] = authority.der("middle")
+    with over(authority.server("leaf")) as url:
+        assert fetch_one(tmp_path, url).kind == "body"
+        asked = len(hostile.asked)
+        assert fetch_one(tmp_path, url, settings(deny=(denial,))).outcome is Outcome.BAD_CERTIFICATE
+    assert len(hostile.asked) == asked == 1
 
 
 @pytest.mark.parametrize("served", ["root", "junk", "large", "other", "several"])
