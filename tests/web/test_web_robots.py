@@ -72,7 +72,7 @@ def test_compressed_rules() -> None:
     assert unpack(b"", "gzip", 100) == b""
 
 
-@pytest.mark.parametrize("packed", [gzip.compress(b"text" * 1000), zlib.compress(b"text" * 1000)])
+@pytest.mark.parametrize("packed", [gzip.compress(b"text" * 1000, mtime=0), zlib.compress(b"text" * 1000)])
 def test_compressed_content_that_ends_early_is_damaged(packed: bytes) -> None:
     assert {unpack(packed[:size], "gzip", 10_000) for size in range(1, len(packed))} == {None}
     assert unpack(packed, "gzip", 10_000) == b"text" * 1000
