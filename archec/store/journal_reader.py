@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import io
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -76,8 +78,8 @@ def journal_of(layout: Layout, run: int) -> JournalFile | None:
 def read_batches(path: Path) -> Iterator[JournalBatch]:
     """The batches of a journal in order, each checked; one batch in memory at a time.
 
-    The torn tail of an unfinished journal is skipped. Raises :class:`CorruptJournal` with file and line for
-    damage before a valid batch, and for any damage in a finished journal.
+    The torn tail of an unfinished journal is skipped. Raises :class:`CorruptJournal` with file and line for any other
+    damage.
     """
     return Scanner(path).batches()
 
@@ -97,17 +99,19 @@ def newest_batch(path: Path) -> int:
 
 def open_plain(path: Path, *, packed: bool | None = None) -> BinaryIO:
     """A journal's plain bytes, from either form (determined by its name, or by ``packed``); links are not followed."""
-    with storage_errors(path):
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise CorruptJournal(f"{path}: is not a file")
+    try:
         fd = os.open(path, _OPEN)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
+            raise CorruptJournal(f"{path}: is not a file") from error
+        raise failure(error, path) from error
+    status = os.fstat(fd)
+    packed = path.name.endswith(".gz") if packed is None else packed
+    if not stat.S_ISREG(status.st_mode) or (packed and not status.st_size):
+        os.close(fd)
+        raise CorruptJournal(f"{path}: {'is empty' if stat.S_ISREG(status.st_mode) else 'is not a file'}")
     raw = open(fd, "rb", buffering=_BUFFER)  # noqa: SIM115 - the caller closes it
-    if not (path.name.endswith(".gz") if packed is None else packed):
-        return raw
-    if os.fstat(fd).st_size == 0:
-        raw.close()
-        raise CorruptJournal(f"{path}: is empty")
-    return cast(BinaryIO, io.BufferedReader(_Unpacked(raw), _BUFFER))
+    return cast(BinaryIO, io.BufferedReader(_Unpacked(raw), _BUFFER)) if packed else raw
 
 
 class _Unpacked(gzip.GzipFile):
@@ -187,7 +191,8 @@ class Scanner:
             lines, end = self._next(file, number)
             if end is None:
                 if lines:
-                    self._torn(number, "the batch that begins here has no end")
+                    whole_end = lines[-1].startswith(BATCH_PREFIX) and lines[-1].endswith(b"\n")
+                    self._torn(number, lines, "the batch that begins here has no end", damaged=whole_end)
                 return
             if end.lines != len(lines) or not end.fits(lines):
                 self._damaged(file, number, lines, end)
@@ -225,16 +230,20 @@ class Scanner:
         return lines, None
 
     def _damaged(self, file: BinaryIO, number: int, lines: list[bytes], end: _End) -> None:
-        """Handles a batch that does not match its end: the torn tail, if no valid batch follows the damage."""
+        """Handles a batch that does not match its end."""
         why = "the batch that begins here is damaged, or one is missing before it"
-        following: _End | None = end
+        first, following = lines, cast(_End | None, end)
         while following is not None:
             if following.closes(lines):
                 raise CorruptJournal(f"{self._path}:{number}: {why}, and a valid one follows")
             lines, following = self._next(file, number)
-        self._torn(number, why)
+        self._torn(number, first, why, damaged=True)
 
-    def _torn(self, number: int, why: str) -> None:
-        """Handles an invalid end of a journal: allowed while its run is active, damage once it has finished."""
-        if self._finished:
+    def _torn(self, number: int, lines: list[bytes], why: str, *, damaged: bool) -> None:
+        """Handles an invalid end of a journal: allowed while its run is active, damage once it has finished.
+
+        An interrupted append has no end of its batch. If it has (``damaged``), only a power failure can explain that:
+        blocks that were not written are NULs.
+        """
+        if self._finished or (damaged and not any(b"\0" in line for line in lines)):
             raise CorruptJournal(f"{self._path}:{number}: {why}")

@@ -7,8 +7,9 @@ number of lines before this one that belong to it, the tist of writing, the sha2
 of all bytes of the plain batch before ``,"sha256"``. The batches of all runs form one chain (design, invariant 11); the
 first ``prev`` is zeros. The catalogue is derived from the journals (invariant 3).
 
-An interrupted run leaves a torn tail: data after the last valid batch does not count, and is removed when writing
-continues. An interruption cannot cause damage before a valid batch, so that raises :class:`CorruptJournal`.
+An interrupted run leaves a torn tail: data after the last valid batch that has no last line, or blocks of NULs that a
+power failure kept from being written. It does not count, and is removed when writing continues. An interruption cannot
+cause other damage, so that raises :class:`CorruptJournal`.
 """
 
 from __future__ import annotations
