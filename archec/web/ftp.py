@@ -3,8 +3,8 @@
 Each session retrieves one file: anonymous, passive, binary. The guard checks the address, and the connection is made to
 that numeric address. The data connection goes to the same address whatever the server's PASV reply says (ftplib's
 default), so a server cannot redirect it. Replies are mapped to the nearest HTTP status: 550 to RETR is 404 (403 if it
-mentions permission), 530 and the like 401, 4xx 503; a refused session says nothing about the file. The text of the
-reply is the message. Size and date (SIZE and MDTM) make an ETag if the server states both; if it is unchanged, the
+mentions permission, or if something is there: its size or date is stated, or it is a directory), 530 and the like 401,
+4xx 503; a refused session says nothing about the file. The text of the reply is the message. Size and date (SIZE and MDTM) make an ETag if the server states both; if it is unchanged, the
 status is 304.
 """
 
@@ -165,7 +165,8 @@ class _Session:
     def open(self, path: str, contact: str, held: str) -> tuple[int, list[tuple[str, str]], str]:
         """Returns status, headers and message. With status 200 the data connection is open.
 
-        If the server states size or date of a file, the file exists, whatever reason it gives for not sending it.
+        If the server states size or date, or enters it as a directory, something is there, whatever reason it gives for
+        not sending it.
         """
         headers: list[tuple[str, str]] = []
         is_there = False
@@ -193,7 +194,7 @@ class _Session:
             except ftplib.Error as error:
                 message = clean(f"ftp: {error}".encode("latin-1", "replace")[:_MAX_REASON])
                 status = _status_of(error, self._ftp.asked)
-                return 403 if status == 404 and is_there else status, headers, message
+                return 403 if status == 404 and (is_there or self._is_directory(path)) else status, headers, message
             except TimeoutError as error:
                 raise httpx.ConnectTimeout("the ftp server does not answer") from error
             except (OSError, EOFError) as error:
@@ -257,6 +258,13 @@ class _Session:
             return datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
         except (ftplib.Error, ValueError, IndexError):
             return None
+
+    def _is_directory(self, path: str) -> bool:
+        try:
+            self._ftp.cwd(path)
+        except (ftplib.Error, OSError, EOFError):
+            return False
+        return True
 
     def _size(self, path: str) -> int:
         try:

@@ -57,6 +57,7 @@ def test_the_data_connection_goes_to_the_same_host_whatever_the_server_says(serv
         ("missing", Outcome.GONE),
         ("denied", Outcome.FORBIDDEN),
         ("locked", Outcome.FORBIDDEN),
+        ("pub", Outcome.FORBIDDEN),
         ("odd", Outcome.FORBIDDEN),
         ("busy", Outcome.SERVER_ERROR),
         ("broken", Outcome.TRUNCATED),

@@ -92,6 +92,8 @@ class FtpServer:
             return f"213 {len(self.files[argument])}" if known else "550 no size"
         if command == "MDTM":
             return "213 20090502100000" if known else "550 no date"
+        if command == "CWD":
+            return "250 in it" if any(path.startswith(f"{argument}/") for path in self.files) else "550 no directory"
         return "200 fine" if command == "TYPE" else "502 what?"
 
     def _retrieve(self, say: Callable[[str], None], listener: socket.socket, path: str) -> None:
