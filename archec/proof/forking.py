@@ -78,7 +78,10 @@ def _kept(layout: Layout, lost: Link, meter: Meter) -> Link:
     return kept
 
 
-_GIVE = "give a newer seal of what is lost, with --seal"
+_GIVE = (
+    "'archec rebuild' completes a fork that was interrupted; if the catalogue does not know what is lost, give a newer "
+    "seal with --seal"
+)
 
 
 def _close(config: Config, layout: Layout, last: LastRun) -> None:

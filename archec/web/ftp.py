@@ -4,8 +4,8 @@ Each session retrieves one file: anonymous, passive, binary. The guard checks th
 that numeric address. The data connection goes to the same address whatever the server's PASV reply says (ftplib's
 default), so a server cannot redirect it. Replies are mapped to the nearest HTTP status: 550 to RETR is 404 (403 if it
 mentions permission, or if something is there: its size or date is stated, or it is a directory), 530 and the like 401,
-4xx 503; a refused session says nothing about the file. The text of the reply is the message. Size and date (SIZE and MDTM) make an ETag if the server states both; if it is unchanged, the
-status is 304.
+4xx 503; a refused session says nothing about the file. The text of the reply is the message. Size and date (SIZE and
+MDTM) make an ETag if the server states both; if it is unchanged, the status is 304.
 """
 
 from __future__ import annotations
