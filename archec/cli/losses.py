@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from archec.archive.file_losses import held_losses
+from archec.archive.absence import held_losses
 from archec.catalogue.interface import Catalogue
 from archec.cli.common import opened, report_options, run_of
 from archec.config import load

@@ -13,8 +13,8 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from archec.archive.absence import files_of, held_back_record, is_lost, journalled, loss_of
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.file_losses import files_of, held_back_record, is_lost, journalled, loss_of
 from archec.archive.opening import Archive
 from archec.archive.recovery import records
 from archec.archive.report import Report

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from archec import __version__
+from archec.archive.absence import held_back_record, held_losses, journalled, loss_of, without_accepted
 from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.conclusions import evidence_of, judge_again, last_shown
-from archec.archive.file_losses import held_back_record, held_losses, journalled, loss_of, without_accepted
 from archec.archive.opening import Archive, locked
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from archec.archive.absence import Evidence, coverage_set, directory_of
+from archec.archive.absence import Evidence, coverage_set, directory_of, held_back_record, journalled
 from archec.archive.commit import CommitItem
 from archec.archive.conclusions import (
     Judgement,
@@ -25,7 +25,6 @@ from archec.archive.conclusions import (
     said,
     verdict_after,
 )
-from archec.archive.file_losses import held_back_record, journalled
 from archec.archive.recovery import tobis_in_journals
 from archec.catalogue.documents import ObiState
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi

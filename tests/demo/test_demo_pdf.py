@@ -6,7 +6,7 @@ import pypdfium2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.demo.pdf import write_pdf
+from archec.demo.papers import write_pdf
 
 
 def texts(data: bytes) -> list[str]:

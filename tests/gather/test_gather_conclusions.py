@@ -20,8 +20,8 @@ from gather_support import (
     write_papers,
 )
 
+from archec.archive.absence import loss_of
 from archec.archive.budget import Budget
-from archec.archive.file_losses import loss_of
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.config import Config, FetchConfig

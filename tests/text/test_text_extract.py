@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.demo.pdf import write_objects, write_pdf
+from archec.demo.papers import write_objects, write_pdf
 from archec.text.checksum import REASONS, TextLimits, TextResult
 from archec.text.extract import text_md5
 from archec.text.sniff import has_text

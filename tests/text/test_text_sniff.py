@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.demo.pdf import write_pdf
+from archec.demo.papers import write_pdf
 from archec.text.sniff import bare_type, is_page_instead_of_pdf, sniff
 
 PDF, HTML, PS, PLAIN = "application/pdf", "text/html", "application/postscript", "text/plain"
