@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from archec.archive.recovery import catch_up, is_behind
+from archec.archive.recovery import catch_up, is_behind, refuse_newer
 from archec.catalogue.interface import Catalogue, redact
 from archec.config import Config, plain_path
 from archec.errors import ConfigError
@@ -44,7 +44,9 @@ class Archive:
         return is_behind(self.layout, self.catalogue)
 
     def was_left_behind(self) -> bool:
-        """Whether the catalogue is behind although no run is active that would update it."""
+        """Whether the catalogue is behind although no run is active that would update it. Raises CorruptArchive if it
+        contains a run that has no journal."""
+        refuse_newer(self.layout, self.catalogue)
         return self.is_behind() and holder(self.layout) is None and self.is_behind()
 
 

@@ -125,16 +125,25 @@ def catch_up(layout: Layout, catalogue: Catalogue) -> int:
     """
     refuse_past(catalogue)
     position = catalogue.position()
+    behind = _journals_from(layout, catalogue, position)
+    if _is_level(catalogue, behind, position):
+        return 0
+    return _follow(layout, catalogue, behind, position)
+
+
+def refuse_newer(layout: Layout, catalogue: Catalogue) -> None:
+    """Raises CorruptArchive if the catalogue contains a run that has no journal: it is newer, or another archive's."""
+    _journals_from(layout, catalogue, catalogue.position())
+
+
+def _journals_from(layout: Layout, catalogue: Catalogue, position: Position) -> list[JournalFile]:
     files = journals(layout)
     if position.run and position.run not in {journal.tist for journal in files}:
         raise CorruptArchive(
             f"the catalogue {catalogue.url} contains run {position.run}, which has no journal in {layout.runs}",
             hint=_OLDER,
         )
-    behind = [f for f in files if f.tist >= position.run]
-    if _is_level(catalogue, behind, position):
-        return 0
-    return _follow(layout, catalogue, behind, position)
+    return [f for f in files if f.tist >= position.run]
 
 
 def refuse_past(catalogue: Catalogue) -> None:

@@ -159,6 +159,15 @@ def test_reading_commands_warn_of_a_catalogue_that_is_behind_and_read_on(config:
     assert archec_inline(config, "history", "RePEc:aaa:sss:1").err == ""
 
 
+def test_reading_commands_warn_of_a_catalogue_of_another_archive_and_read_on(config: Config, folder: Path) -> None:
+    run(config, many(folder / "RePEc_2001-01-01.tar", 3))
+    shutil.rmtree(config.store_path / "runs")
+    for command in READING:
+        done = archec_inline(config, *command.split())
+        assert (done.code, "behind" in done.err) == (0, False), (command, done)
+        assert "which has no journal" in done.err, (command, done)
+
+
 def test_reading_commands_warn_of_a_journal_that_is_none_and_read_on(config: Config, folder: Path) -> None:
     tarball = many(folder / "RePEc_2001-01-01.tar", 3)
     done = archec_cli(config, "gather", "-f", tarball, "--no-fetch", env=killed_at("catalogue.after-write:2"))

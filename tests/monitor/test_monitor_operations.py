@@ -43,6 +43,7 @@ def crontab() -> tuple[dict[str, str], list[Line]]:
             continue
         name, equals, value = text.partition("=")
         if equals and re.fullmatch("[A-Z]+", name):
+            assert value, "cron refuses a line whose value is empty and not quoted, and with it the whole crontab"
             variables[name] = value
             continue
         fields = text.split(None, 5)
@@ -135,6 +136,15 @@ def test_a_job_that_fails_has_something_to_say(home: Path) -> None:
     with small_disk(log, "size=4k"):
         (log / "verify.log").write_bytes(bytes(4096))
         assert "Filesystem" in cron(home, '"$JOB" verify').stdout
+
+
+def test_a_job_says_why_it_failed_although_its_log_was_rotated_meanwhile(home: Path) -> None:
+    log = home / "archive" / "log" / "verify.log"
+    log.write_text("what an earlier run said\n")
+    script = home / "bin" / "archec"
+    script.write_text(f"#!/bin/sh\nmv '{log}' '{log}-1'; touch '{log}'; echo the reason >&2; exit 6\n")
+    done = cron(home, '"$JOB" verify')
+    assert (done.returncode, done.stdout) == (6, "archec verify: exit code 6\nthe reason\n")
 
 
 def test_the_second_copy_of_the_docs(home: Path) -> None:
