@@ -8,13 +8,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from archec.archive.opening import Archive
-from archec.catalogue.model import Obi
+from archec.catalogue.model import Ingest, Obi
 from archec.errors import CorruptArchive, NotHeld
 from archec.fileset.finding import identifier_of
 from archec.fileset.lookup import key_of
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
-from archec.ids import archive_of
+from archec.ids import FilesetId, archive_of
 from archec.store.reader import Reader
 from archec.tist import MAX_TIST
 
@@ -55,7 +55,7 @@ def candidates(archive: Archive, registry: Registry, code: str = "") -> Iterator
     """Yields the data sets that held templates point to (of the archive ``code``, or of all archives) and that no
     ingest has requested; each once per template."""
     catalogue = archive.catalogue
-    known = {key_of(one) for ingest in catalogue.ingests() for one in (ingest.base_url, ingest.platform_base_url)}
+    known = {one for ingest in catalogue.ingests() for one in _names(ingest, registry)}
     prefix = f"RePEc:{code}:" if code else ""
     tobis = catalogue.tobi_files(prefix, f"RePEc:{code};" if code else "")
     wanted = (tobi for tobi in tobis if tobi.held and (not code or archive_of(tobi.id) == code))
@@ -66,8 +66,17 @@ def candidates(archive: Archive, registry: Registry, code: str = "") -> Iterator
                 named = dict.fromkeys((*tobi.files, *(_dois(reader, obis[tobi.id]) if tobi.id in obis else ())))
                 for url in named:
                     platform = platform_of(url, registry)
-                    if platform and key_of(url) not in known:
+                    if platform and known.isdisjoint((key_of(url), registry.identify(url))):
                         yield Candidate(tobi.id, url, platform)
+
+
+def _names(ingest: Ingest, registry: Registry) -> Iterator[object]:
+    """The names by which the data set of an ingest is recognised."""
+    for url in (ingest.base_url, ingest.platform_base_url):
+        yield key_of(url)
+        yield registry.identify(url) or ""
+    yield from dict(ingest.dois)
+    yield FilesetId(ingest.platform_name, ingest.platform_domain, ingest.platform_id)
 
 
 def _dois(reader: Reader, obi: Obi) -> list[str]:

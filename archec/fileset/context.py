@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -70,11 +70,18 @@ class Work:
     refused: set[tuple[str, str]] = field(default_factory=set)
 
 
+class Received(NamedTuple):
+    """An answer, and its body without secrets, which may be in a temporary file."""
+
+    answer: PlatformAnswer
+    body: IO[bytes]
+
+
 @dataclass(slots=True)
 class Found:
-    """What is known about a request so far. ``domain`` and ``platform_id`` are for data sets without an ``item``;
-    ``answers`` contain no secrets. ``withdrawn`` is the id of a fileset that is held, or was, if the platform has
-    withdrawn the version that was requested."""
+    """What is known about a request so far. ``domain`` and ``platform_id`` are for data sets without an ``item``.
+    ``withdrawn`` is the id of a fileset that is held, or was, if the platform has withdrawn the version that was
+    requested."""
 
     url: str = ""
     helper: FilesetPlatformHelper | None = None
@@ -82,7 +89,7 @@ class Found:
     platform_id: str | None = None
     item: FilesetPlatformItem | None = None
     landing: PlatformAnswer | None = None
-    answers: list[PlatformAnswer] = field(default_factory=list)
+    answers: list[Received] = field(default_factory=list)
     strategy: IngestStrategy | None = None
     preferred: IngestStrategy | None = None
     files: list[FilesetManifestFile] = field(default_factory=list)

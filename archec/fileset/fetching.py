@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -189,7 +190,7 @@ def _whole_file(file: FilesetManifestFile, body: Body, tist: int, status: Status
         ours = file.mimetype or ours
     return replace(
         file, size=sums.size, md5=sums.md5, sha1=sums.sha1, sha256=sums.sha256, mimetype=ours, extra=extra,
-        status=status.value, terminal_url=body.terminal or file.platform_url, terminal_dt=timestamp(tist),
+        status=status.value, terminal_url=body.terminal or file.platform_url, terminal_dt=sys.intern(timestamp(tist)),
     )  # fmt: skip
 
 

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+import msgspec
+from msgspec import Raw
+
 from archec.fileset.status import PlatformError
 from archec.tist import MAX_TIST
 
@@ -15,19 +18,31 @@ _LONGEST = 100_000
 _MOST = 2**63 - 1
 _MOST_VALUES = 5_000_000
 """Values of a document, each of some 50 bytes in memory; a manifest of 100,000 files has 1 to 3 million."""
+_LARGE = 1 << 16
+"""Bytes from which on the items of an object or list are decoded one by one, as they are used: decoded, they need
+several times the memory."""
+_ITEMS: dict[bytes, msgspec.json.Decoder[Any]] = {
+    b"{": msgspec.json.Decoder(dict[str, Raw]), b"[": msgspec.json.Decoder(list[Raw]),
+}  # fmt: skip
 _NAMES = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
 _MISSING: Any = object()
 
 
 class Field:
     """A value in a JSON document, and its path (``files[3].size``). Its methods raise PlatformError if the value is not
-    of the type that they return."""
+    of the type that they return. A large value may be given undecoded, as ``Raw``."""
 
-    __slots__ = ("_value", "path")
+    __slots__ = ("_encoded", "_value", "path")
 
     def __init__(self, value: Any, path: str = "") -> None:
-        self._value = value
+        self._value, self._encoded = value, None
         self.path = path
+        if isinstance(value, Raw):
+            self._value = _items(value) if len(memoryview(value)) > _LARGE else None
+            if self._value is None:
+                self._value = _decoded(value, self.shown)
+            else:
+                self._encoded = value
 
     def __getitem__(self, name: str) -> Field:
         """The field of an object; a missing one is null. Raises PlatformError if the value is neither an object nor
@@ -58,6 +73,8 @@ class Field:
     @property
     def raw(self) -> Any:
         """The JSON value; None if it is missing."""
+        if self._encoded is not None:
+            return _decoded(self._encoded, self.shown)
         return None if self._value is _MISSING else self._value
 
     def text(self) -> str:
@@ -163,11 +180,26 @@ def parse(body: bytes, name: str = "", objects: Callable[[list[tuple[str, Any]]]
     PlatformError if it is invalid or too large."""
     if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise PlatformError(f"{name or 'the answer'}: has more than {_MOST_VALUES} values")
+    return Field(Raw(body) if objects is None else _decoded(body, name or "the answer", objects), name)
+
+
+def _items(encoded: Raw) -> Any:
+    """The items of an object or list, undecoded; None for any other value, and for JSON that msgspec does not accept
+    (control characters and lone surrogates in texts)."""
+    data = memoryview(encoded)
+    decoder = _ITEMS.get(bytes(data[:1]))
     try:
-        return Field(json.loads(body, parse_constant=_refuse, object_pairs_hook=objects), name)
+        return decoder.decode(data) if decoder is not None else None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _decoded(data: bytes | Raw, name: str, objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    try:
+        return json.loads(bytes(data), strict=False, parse_constant=_refuse, object_pairs_hook=objects)
     except (ValueError, RecursionError) as error:
         reason = str(error)[:200] if isinstance(error, ValueError) else "nested too deeply"
-        raise PlatformError(f"{name or 'the answer'}: is not JSON: {reason}") from error
+        raise PlatformError(f"{name}: is not JSON: {reason}") from error
 
 
 def _refuse(word: str) -> None:

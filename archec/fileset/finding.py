@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import suppress
+from tempfile import SpooledTemporaryFile
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from archec.errors import BadName
 from archec.fileset.asking import PAGE_TYPES
 from archec.fileset.checksums import Checksums
-from archec.fileset.context import Found, Work
+from archec.fileset.context import Found, Received, Work
 from archec.fileset.fields import clean
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.base import (
@@ -37,12 +38,15 @@ from archec.fileset.status import (
     Status,
 )
 from archec.ids import is_fileset, is_url, parse_fileset
+from archec.store.durable import storage_errors
 from archec.text.sniff import bare_type
 
 _DOI = re.compile(r"(?:doi:\s*|https?://(?:dx\.|www\.)?doi\.org/)?(10\.[0-9]{4,9}/\S+)", re.I)
 _HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)?([0-9][0-9.]*/\S+)", re.I)
 
 _GONE = 410
+_IN_MEMORY = 1 << 20
+"""Bytes of an answer that are kept in memory, not in a temporary file."""
 
 
 async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
@@ -92,7 +96,11 @@ async def _ask(work: Work, questions: Any, found: Found, helper: FilesetPlatform
             if question.page and found.landing is None and answer.status == 200 and _is_page(answer):
                 found.landing = answer
             elif work.downloader is not None:
-                found.answers.append(replace(answer, body=public_body(answer.body)))
+                folder = work.archive.config.work_path
+                with storage_errors(folder):
+                    body = SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed with ``found``
+                    body.write(public_body(answer.body))
+                found.answers.append(Received(replace(answer, body=b""), body))
             question = questions.send(answer)
     except StopIteration as done:
         return done.value

@@ -12,7 +12,7 @@ from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.context import Found, IngestOptions, Work
 from archec.fileset.download import Downloader
 from archec.fileset.finding import find_item, landing_page
-from archec.fileset.lookup import held_version, read_manifest
+from archec.fileset.lookup import held_version, read_heading
 from archec.fileset.manifest import is_whole, with_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.records import loss_item, manifest_of, noted_again, state_items, tist_for
@@ -36,7 +36,16 @@ from archec.units import counted
 async def ingest(work: Work, request: IngestRequest) -> IngestResult:
     """Ingests one request. Problems with the request are reported in the result; only errors of the disk and the
     catalogue are raised."""
-    found, due, has_page = Found(), 0, True
+    found = Found()
+    try:
+        return await _ingest(work, request, found)
+    finally:
+        for one in found.answers:
+            one.body.close()
+
+
+async def _ingest(work: Work, request: IngestRequest, found: Found) -> IngestResult:
+    due, has_page = 0, True
     if request.options:
         work = dataclasses.replace(work, options=msgspec.convert(request.options, IngestOptions))
     try:
@@ -123,7 +132,7 @@ def _keep_state(work: Work, downloader: Downloader, found: Found, item: FilesetP
     before = held_version(work.archive, known, item, bundled=False) if is_part and known is not None else None
     if before is not None:
         paths = [file.path for file in item.manifest or ()]
-        files = work.options.selection.with_others(files, before.manifest.manifest, paths)
+        files = work.options.selection.with_others(files, work.archive.catalogue.manifest(before.state), paths)
     manifest = manifest_of(item, fileset, files, found.bundle)
     newer: list[int] = []
     if known is not None and item.order:
@@ -163,8 +172,8 @@ def _as_before(before: FilesetManifestFile | None, file: FilesetManifestFile) ->
 
 def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> bool:
     """Whether the state at ``tist`` is of a newer version than ``item``."""
-    manifest = read_manifest(work.archive, known, tist)
-    return bool(manifest.order) and manifest.order > item.order
+    heading = read_heading(work.archive, known, tist)
+    return bool(heading.order) and heading.order > item.order
 
 
 def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> str:
@@ -184,9 +193,9 @@ def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> str:
 
 def _is_present(work: Work, known: Obi, ingest_: Ingest) -> bool:
     """Whether an ingest was of the version that is currently held."""
-    present = read_manifest(work.archive, known, known.history.last or 0)
+    present = read_heading(work.archive, known, known.history.last or 0)
     for tist, state in known.history:
         if state == ingest_.state:
-            then = read_manifest(work.archive, known, tist)
+            then = read_heading(work.archive, known, tist)
             return (then.platform_id, then.version) == (present.platform_id, present.version)
     return ingest_.platform_id == present.platform_id  # its manifest is no state: no file was held

@@ -53,7 +53,7 @@ class Items:
             raise UploadFailed(f"{url}: HTTP {status}")
         try:
             found = parse(body)
-            if found.raw == {}:  # archive.org's response if there is no such item
+            if found.is_object and not any(found.members()):  # archive.org's response if there is no such item
                 return {}
             return {
                 row["name"].text(): ItemFile(row["size"].whole_or_none(), row["md5"].text_or_none())

@@ -18,8 +18,9 @@ from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.checksums import mismatch, read_whole
 from archec.fileset.finding import identifier_of
 from archec.fileset.interior import open_member
-from archec.fileset.manifest import Manifest, decode, is_whole, safe_path
+from archec.fileset.manifest import Heading, Manifest, decode, is_whole, safe_path
 from archec.fileset.model import FilesetPlatformItem
+from archec.fileset.platforms.registry import Registry
 from archec.fileset.result import FilesetFile
 from archec.ids import is_fileset, normalise_url, parse_fileset, target_uri, urlkey
 from archec.store.reader import open_obi
@@ -46,26 +47,37 @@ class HeldFileset(NamedTuple):
 
 def read_manifest(archive: Archive, fileset: Obi, tist: int) -> Manifest:
     """Reads the manifest noted at ``tist``. Raises NotHeld and CorruptArchive."""
+    return decode(_stored(archive, fileset, tist), f"{fileset.id} at {tist}", Manifest)
+
+
+def read_heading(archive: Archive, fileset: Obi, tist: int) -> Heading:
+    """As :func:`read_manifest`, without the files."""
+    return decode(_stored(archive, fileset, tist), f"{fileset.id} at {tist}", Heading)
+
+
+def _stored(archive: Archive, fileset: Obi, tist: int) -> bytes:
+    """The bytes of the manifest noted at ``tist``. Raises NotHeld and CorruptArchive."""
     at = fileset.bytes_at(tist)
     with open_obi(archive.layout, at, fileset.id) as file:
         data = file.read()
     if sha256(data).hexdigest() != fileset.history.as_dict().get(tist):
         path = archive.layout.root / archive.layout.path(at, fileset.id)
         raise CorruptArchive(f"{path}: is not the manifest that was noted", hint="'archec verify' checks all files")
-    return decode(data, f"{fileset.id} at {tist}")
+    return data
 
 
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:
     """Finds a fileset by its id, or by a DOI, handle or URL: one that was ingested, the ``cite-as`` URL of its landing
-    page, or a DOI from its platform (an ingested one takes precedence); each with or without ``@VERSION``.
+    page, a DOI from its platform, or any URL of it there (an ingested one takes precedence); each with or without
+    ``@VERSION``.
 
     Returns the newest state that was held, or that of the version if ``asked`` or the DOI names one. Raises NotHeld if
     there is none.
     """
-    fileset, version, state = _names(archive.catalogue, asked.strip())
+    fileset, version, state = _names(archive, asked.strip())
     if not fileset and "@" in asked:
         name, _, version = asked.strip().rpartition("@")
-        fileset, state = _names(archive.catalogue, name)[0], ""
+        fileset, state = _names(archive, name)[0], ""
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
     if obi is None:
         raise _not_held(archive.catalogue, asked)
@@ -109,14 +121,21 @@ def failed_ingests(catalogue: Catalogue) -> Iterator[Ingest]:
     return (ingest for ingest in catalogue.ingests() if not ingest.fileset)
 
 
-def held_version(archive: Archive, obi: Obi, item: FilesetPlatformItem, *, bundled: bool) -> HeldFileset | None:
+class HeldVersion(NamedTuple):
+    """A state of a fileset, and the heading of its manifest."""
+
+    state: str
+    heading: Heading
+
+
+def held_version(archive: Archive, obi: Obi, item: FilesetPlatformItem, *, bundled: bool) -> HeldVersion | None:
     """Returns the last noted state of a version, even if it was lost since. ``bundled``: of states with one enclosing
     file, else of those with separate files."""
     for tist, state in _last_noted_first(obi):
-        manifest = read_manifest(archive, obi, tist)
-        is_version = (manifest.platform_id, manifest.version) == (item.platform_id or "", item.version)
-        if is_version and (manifest.bundle is not None) == bundled:
-            return HeldFileset(obi, tist, state, manifest)
+        heading = read_heading(archive, obi, tist)
+        is_version = (heading.platform_id, heading.version) == (item.platform_id or "", item.version)
+        if is_version and (heading.bundle is not None) == bundled:
+            return HeldVersion(state, heading)
     return None
 
 
@@ -127,21 +146,42 @@ def _last_noted_first(obi: Obi) -> list[tuple[int, str]]:
     return sorted(states, key=lambda entry: (obi.notes[entry[0]].run, entry[0]), reverse=True)
 
 
-def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
+def _names(archive: Archive, asked: str) -> tuple[str, str, str]:
     """Returns the id of a fileset, the requested version, and the state that resulted from the ingest of this URL, or
     of a page with this ``cite-as``. Each is empty if unknown."""
     if is_fileset(asked):
         found = parse_fileset(asked)
         return found.obi, found.version, ""
     wanted, cited = key_of(asked), ("", "", "")
-    for ingest in catalogue.ingests():
+    for ingest in archive.catalogue.ingests():
         if ingest.fileset and wanted in (key_of(ingest.base_url), key_of(ingest.platform_base_url)):
             return ingest.fileset, "", ingest.state
         if ingest.fileset and ingest.cite_as and wanted == key_of(ingest.cite_as):
             cited = ingest.fileset, "", ingest.state
         elif ingest.fileset and wanted in (dois := dict(ingest.dois)):
             cited = ingest.fileset, dois[wanted], ""
-    return cited
+    return cited if cited[0] else (*_named_by_platform(archive, asked), "")
+
+
+def _named_by_platform(archive: Archive, url: str) -> tuple[str, str]:
+    """The id of a held fileset with any URL of its platform, and the version in the URL. Each is empty if unknown."""
+    named = Registry({one.name: one for one in archive.config.fileset.platforms}).identify(url)
+    if named is None:
+        return "", ""
+    place = named.platform, named.domain
+    held = (one for one in archive.catalogue.ingests() if one.fileset)
+    ingests = [one for one in held if (one.platform_name, one.platform_domain) == place]
+    for ingest in ingests:
+        if ingest.fileset == named.obi:
+            return named.obi, named.version
+        if named.work in (ingest.platform_id, *dict(ingest.dois).values()):
+            return ingest.fileset, named.work
+    for fileset in dict.fromkeys(one.fileset for one in ingests):  # of a version that was followed by others
+        obi = archive.catalogue.obis("fileset", [fileset])[fileset]
+        for tist, state in obi.history if len(obi.history) > 1 else ():
+            if state is not None and read_heading(archive, obi, tist).platform_id == named.work:
+                return fileset, named.work
+    return "", ""
 
 
 def key_of(text: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from itertools import zip_longest
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -23,9 +24,8 @@ _PART = 500
 _MOST_NAMED = 20
 
 
-class Manifest(Struct, frozen=True, kw_only=True):
-    """The stored description of one version of a data set: see docs/fileset.md. It does not depend on the time of the
-    request."""
+class Heading(Struct, frozen=True, kw_only=True):
+    """A manifest without its files."""
 
     format: int = FORMAT
     fileset: str
@@ -39,10 +39,16 @@ class Manifest(Struct, frozen=True, kw_only=True):
     web_base_url: str | None = None
     metadata: dict[str, Any] = {}
     bundle: FilesetManifestFile | None = None
+
+
+class Manifest(Heading, frozen=True, kw_only=True):
+    """The stored description of one version of a data set: see docs/fileset.md. It does not depend on the time of the
+    request."""
+
     manifest: tuple[FilesetManifestFile, ...] = ()
 
 
-_decoder = msgspec.json.Decoder(Manifest)
+_Part = TypeVar("_Part", Heading, Manifest)
 
 
 def encode(manifest: Manifest) -> Iterator[bytes]:
@@ -65,10 +71,10 @@ def in_pieces(value: Struct, names: Iterable[str], encoder: Callable[[Any], byte
     yield b"}"
 
 
-def decode(data: bytes, where: str) -> Manifest:
-    """Decodes a manifest. Raises CorruptArchive if it is invalid; the message begins with ``where``."""
+def decode(data: bytes, where: str, part: type[_Part]) -> _Part:
+    """Decodes a manifest, or its heading. Raises CorruptArchive if it is invalid; the message begins with ``where``."""
     try:
-        return _decoder.decode(data)
+        return msgspec.json.decode(data, type=part)
     except (msgspec.MsgspecError, ValueError) as error:
         raise CorruptArchive(f"{where}: is not a manifest: {error}") from error
 
@@ -123,18 +129,20 @@ class Selection(NamedTuple):
 
     def of(self, files: Iterable[FilesetManifestFile]) -> list[FilesetManifestFile]:
         """The selected ones of these files."""
-        return [file for file in files if self._wants(file.path)]
+        return [file for file in files if self.wants(file)]
 
     def with_others(
-        self, files: Sequence[FilesetManifestFile], known: Sequence[FilesetManifestFile], paths: Sequence[str]
+        self, files: Sequence[FilesetManifestFile], known: Iterable[FilesetManifestFile], paths: Sequence[str]
     ) -> list[FilesetManifestFile]:
         """The selected ``files`` together with the ``known`` ones of the same version that were not selected, in the
         order of ``paths``, which are all paths of the version."""
         places = {path: number for number, path in enumerate(paths)}
-        both = [*files, *(file for file in known if not self._wants(file.path) and file.path in places)]
+        both = [*files, *(file for file in known if not self.wants(file) and file.path in places)]
         return sorted(both, key=lambda file: places.get(file.path, -1))
 
-    def _wants(self, path: str) -> bool:
+    def wants(self, file: FilesetManifestFile) -> bool:
+        """Whether a file is selected."""
+        path = file.path
         matches = (any(fnmatchcase(path, glob) for glob in globs) for globs in (self.include or ("*",), self.exclude))
         return next(matches) and not next(matches)
 
@@ -143,15 +151,28 @@ def _with(file: FilesetManifestFile, *, status: str | None = None, **extra: Any)
     return replace(file, status=status or file.status, extra={**(file.extra or {}), **extra})
 
 
-def same_files(listed: Iterable[FilesetManifestFile], kept: Iterable[FilesetManifestFile]) -> bool:
-    """Whether the platform lists the same files as in the kept manifest, and all that can be fetched are held.
+def as_kept(
+    listed: Iterable[FilesetManifestFile], kept: Iterable[FilesetManifestFile]
+) -> list[FilesetManifestFile] | None:
+    """The ``kept`` files of a manifest; None if the platform lists others, or if one that can be fetched is not held.
 
     A checksum or size that the platform does not state is not compared: the kept ones were computed.
     """
-    now, then = list(listed), list(kept)
-    if len(now) != len(then):
-        return False
-    return all(_same(one, other) for one, other in zip(now, then, strict=True))
+    found = []
+    for now, then in zip_longest(listed, kept):
+        if now is None or then is None or not _same(now, then):
+            return None
+        found.append(_sharing(then, now))
+    return found
+
+
+def _sharing(file: FilesetManifestFile, other: FilesetManifestFile) -> FilesetManifestFile:
+    """``file`` with the texts of ``other`` where they are equal: a large manifest takes less memory."""
+    pairs = ((name, getattr(other, name)) for name in file.__struct_fields__)
+    same = {name: value for name, value in pairs if value == getattr(file, name)}
+    if file.terminal_url == other.platform_url:
+        same["terminal_url"] = other.platform_url
+    return replace(file, **same)
 
 
 def _same(now: FilesetManifestFile, then: FilesetManifestFile) -> bool:

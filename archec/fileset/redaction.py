@@ -100,15 +100,20 @@ def public_body(body: bytes) -> bytes:
 
 def _public_json(body: bytes) -> bytes:
     """Removes secrets from JSON. Returns ``body`` itself if there are none. Raises PlatformError, RecursionError."""
-    is_unique = True
+    is_public = is_unique = True
 
-    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal is_unique
+    def checked(pairs: list[tuple[str, Any]]) -> int:
+        """Checks an object, and puts a number in its place: as a whole, a large answer would need much memory."""
+        nonlocal is_public, is_unique
         found = dict(pairs)
-        is_unique = is_unique and len(found) == len(pairs)  # of equal names, only the last value is checked
-        return found
+        is_unique = is_unique and len(found) == len(pairs)  # of equal names, only the last value is kept
+        is_public = is_public and public_value(found) is found
+        return 0
 
-    value = parse(body, objects=build).raw
+    value = parse(body, objects=checked).raw
+    if is_unique and is_public and public_value(value) is value:
+        return body
+    value = parse(body).raw
     public = public_value(value)
     return body if public is value and is_unique else json.dumps(public).encode()
 
@@ -154,7 +159,8 @@ def _public_in_text(found: re.Match[str]) -> str:
 
 
 def _public_file(file: FilesetManifestFile) -> FilesetManifestFile:
-    return replace(file, extra=public_value(file.extra)) if file.extra else file
+    extra = public_value(file.extra)
+    return file if extra is file.extra else replace(file, extra=extra)
 
 
 def _with_path(url: str, file: FilesetManifestFile) -> str:

@@ -17,7 +17,7 @@ from archec.fileset.fetching import as_stored, fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import capture_of, held_version, open_file
-from archec.fileset.manifest import is_whole, safe_path, same_files, with_safe_paths
+from archec.fileset.manifest import as_kept, is_whole, safe_path, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import MOST_FILES, FilesetPlatformHelper, manifest_file
 from archec.fileset.redaction import public_files, public_url
@@ -55,14 +55,16 @@ class FilesetIngestStrategy:
         held = None if known is None else held_version(archive, known, item, bundled=files is None)
         if held is None:
             return None
-        kept = list(held.manifest.manifest)
-        if files is not None:
-            kept = self.work.options.selection.of(kept)
-        if not (all(map(is_whole, kept)) if files is None else same_files(files, kept)):
+        rows = archive.catalogue.manifest(held.state)
+        if files is None:
+            kept: list[FilesetManifestFile] | None = list(rows)
+        else:
+            kept = as_kept(files, filter(self.work.options.selection.wants, rows))
+        if kept is None or (files is None and not all(map(is_whole, kept))):
             return None
         message = _first_failure(kept)
         status = Status.SUCCESS_PARTIAL if message else Status.SUCCESS_EXISTING
-        return self._result(status, kept, message, held.manifest.bundle, held.state)
+        return self._result(status, kept, message, held.heading.bundle, held.state)
 
     def _result(
         self, status: Status, files: list[FilesetManifestFile], message: str,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from io import BytesIO
+from typing import IO, Any
 
 from msgspec.structs import replace
 
@@ -31,31 +32,36 @@ from archec.tist import MAX_TIST, iso
 from archec.warc.cdxj import timestamp
 
 
-def _keep_answer(work: Work, answer: PlatformAnswer) -> str:
-    """Stores a response, which contains no secrets, as a fobi. Returns its id; empty in a dry run, and if its URL
-    cannot be an id."""
+def _keep_answer(work: Work, answer: PlatformAnswer, stream: IO[bytes]) -> str:
+    """Stores a response as a fobi. ``stream`` is its body, which contains no secrets. Returns its id; empty in a dry
+    run, and if its URL cannot be an id."""
     if work.downloader is None:
         return ""
     try:
         obi = normalise_url(public_url(answer.url))
     except BadName:
         return ""
-    digests, data = Digests(sha1=True), answer.body
-    digests.update(data)
-    stored = work.downloader.writer.put(work.run, obi, data)
+    stream.seek(0)
+    head = stream.read(4096)
+    stream.seek(0)
+    with work.downloader.writer.temp(work.run, obi, sha1=True) as temp:
+        while data := stream.read(_PIECE):
+            temp.write(data)
+        temp.close()
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
     headers = tuple((name, public_text(value)[:1024]) for name, value in answer.headers.items() if name in _KEPT)
-    kind = sniff(data[:4096], answer.headers.get("content-type", ""))
-    body = Body(digests, kind, answer.status, headers, "", stored.temp)
+    kind = sniff(head, answer.headers.get("content-type", ""))
+    body = Body(temp.digests, kind, answer.status, headers, "", temp.path)
     item, _ = received_item(work, known, obi, body)
     if item.placement is None:
-        work.commits.discard(stored.temp)
+        work.commits.discard(temp.path)
     work.commits.add(item)
     work.commits.commit()
     work.kept(item, body)
     return obi
 
 
+_PIECE = 1 << 20
 _KEPT = frozenset({"content-type", "content-length", "date", "etag", "last-modified", "server"})
 
 
@@ -68,8 +74,9 @@ def finish(
     if found.landing is not None:
         found.landing = replace(found.landing, body=public_body(found.landing.body))
     if not work.options.dry_run and not is_existing:
-        landing = _keep_answer(work, found.landing) if found.landing is not None else ""
-        answers = tuple(kept for answer in found.answers if (kept := _keep_answer(work, answer)))
+        if found.landing is not None:
+            landing = _keep_answer(work, found.landing, BytesIO(found.landing.body))
+        answers = tuple(kept for one in found.answers if (kept := _keep_answer(work, one.answer, one.body)))
     before = work.archive.catalogue.ingest(request.ingest_type, _public(request.base_url))
     if is_existing and (before is None or not before.landing):
         others = (one for one in work.archive.catalogue.ingests() if one.state == found.state and one.landing)
@@ -109,7 +116,7 @@ def finish(
         if item is None:
             record = replace(
                 record, platform_name=held.platform_name, platform_domain=held.platform_domain,
-                platform_id=held.platform_id, cite_as=held.cite_as,
+                platform_id=held.platform_id, platform_base_url=held.platform_base_url, cite_as=held.cite_as,
             )  # fmt: skip
     if not work.options.dry_run:
         work.commits.add(CommitItem(IngestDone(record)))

@@ -124,9 +124,10 @@ class JournalWriter(Closing):
             raise StorageFailed(f"{self.path}: a batch of {len(body)} bytes is too large")
         n = self.batches + 1
         head = f'"n":{n},"lines":{len(texts)},"stamp":{stamp},"prev":"{self.head}"'.encode()
-        hashed = b"".join((body, BATCH_PREFIX, head))
-        sha256 = hashlib.sha256(hashed).hexdigest()
-        data = b"".join((hashed, b',"sha256":"', sha256.encode(), b'"}\n'))
+        hashed = hashlib.sha256(body)
+        hashed.update(BATCH_PREFIX + head)
+        sha256 = hashed.hexdigest()
+        data = b"".join((body, BATCH_PREFIX, head, b',"sha256":"', sha256.encode(), b'"}\n'))
         hit("journal.before-append")
         self._write(data)
         hit("journal.after-append")

@@ -246,6 +246,22 @@ def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) 
     assert (found.exit_code, found.stderr.startswith(f"archec: data/P Q.csv in {name} noted ")) == (0, True)
 
 
+def test_a_fileset_is_found_by_every_url_of_its_platform(filesets: Filesets, platform: Platform) -> None:
+    pages = [zenodo(platform, 7, {"p": 10})]
+    platform.bodies["/api/records/6"] = platform.bodies["/api/records/7"]
+    filesets.ingest(f"{platform.url}/records/6", follow_concept=True)
+    assert command(filesets, "show", pages[0])[0] == 0
+    pages.append(zenodo(platform, 8, {"p": 11}))
+    platform.bodies["/api/records/6"] = platform.bodies["/api/records/8"]
+    filesets.ingest(f"{platform.url}/records/6", follow_concept=True)
+    for number, url in zip((7, 8), pages, strict=True):
+        for asked in (url, url.replace("records", "record"), f"{url}?q=1", f"{platform.url}/api/records/{number}"):
+            assert rows(filesets, "show", asked)[0]["version"] == str(number), asked
+    assert rows(filesets, "show", f"{platform.url}/record/6")[0]["version"] == "8"
+    missing = CliRunner().invoke(get, [f"{platform.url}/record/9", "--config", str(filesets.config.file)])
+    assert isinstance(missing.exception, NotHeld)
+
+
 def test_coverage_counts_filesets_apart(one: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 9, {"p": 10, "q": 10, "r": 10}, concept=99)
     platform.bodies["/api/records/9"]["files"][1]["key"] = "../evil.txt"
@@ -514,7 +530,13 @@ def test_candidates_are_data_sets_that_templates_name(filesets: Filesets, platfo
     assert found == [("RePEc:aaa:s:1", "zenodo"), ("RePEc:aaa:s:1", "dataverse"), ("RePEc:aaa:s:1", "openicpsr")]
     names.insert(2, "doi:10.3886/E7V1")
     assert len(rows(filesets, "candidates")) == 6
-    filesets.ingest(url)
+    resolver = platform.bodies["/api/handles/10.5281/zenodo.7"] = {
+        "values": [{"type": "URL", "data": {"value": url.replace("records", "record")}}]
+    }
+    filesets.ingest("10.5281/zenodo.7")
+    assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
+    resolver["values"] = []
+    assert [result.status for result in filesets.ingest("10.5281/zenodo.7")] == ["platform-404"]
     assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
 
 

@@ -540,6 +540,25 @@ def test_signposting_in_a_header_and_in_a_link_set() -> None:
     assert [file.path for file in generic(page(link=header), {"/set": linkset}).manifest or ()] == ["p q.csv"]
 
 
+def test_link_sets_and_descriptions_are_tried_in_turn() -> None:
+    sets = ", ".join(f'<{url}>; rel="linkset"' for url in ("/none", "/broken", "/of-another", "/set", "/again"))
+    item = {"anchor": "https://data.example.org/7/", "item": [{"href": "https://h/p"}]}
+    bodies: dict[str, object] = {
+        "/none": 404, "/broken": {"linkset": 5}, "/of-another": {"linkset": [{**item, "anchor": "https://other"}]},
+        "/set": {"linkset": [item]}, "/again": {"linkset": [item]},
+    }  # fmt: skip
+    assert [file.path for file in generic(page(link=sets), bodies).manifest or ()] == ["p"]
+    with pytest.raises(FilesetProblem) as caught:
+        generic(page(link=sets), {**bodies, "/set": {}, "/again": 404})
+    assert "linkset" in str(caught.value), "the message names what is broken"
+    described = "".join(
+        f'<link rel="describedby" type="application/ld+json" href="{url}">' for url in ("/none", "/broken", "/d", "/e")
+    )
+    data = {"@type": "Dataset", "name": "P", "distribution": {"contentUrl": "q"}}
+    files = {"/none": 404, "/broken": {"@type": "Dataset", "distribution": {"contentUrl": 5}}, "/d": data}
+    assert [file.path for file in generic(page(described.encode()), files).manifest or ()] == ["q"]
+
+
 def test_links_of_another_resource_do_not_describe_the_page() -> None:
     item, anchors = {"href": "https://h/p"}, ["https://data.example.org/8/", "urn:x", "http://[", "", 'doi:10.1/"x"']
     contexts: list[dict[str, object]] = [{"anchor": one, "item": [{"href": "https://h/other"}]} for one in anchors]
@@ -583,6 +602,12 @@ def test_json_ld_hidden_in_a_comment(form: str) -> None:
     script = form.replace("{}", json.dumps(data))
     found = generic(page(f'<script type="application/ld+json">{script}</script>'.encode()))
     assert (found.title, [file.path for file in found.manifest or ()]) == ("-->Prices]]>", ["p.csv"])
+
+
+def test_json_ld_with_raw_line_ends_in_its_texts() -> None:
+    script = '{"@type": "Dataset", "name": "Prices\nof\twheat", "distribution": {"contentUrl": "p.csv"}}'
+    found = generic(page(f'<script type="application/ld+json">{script}</script>'.encode()))
+    assert (found.title, [file.path for file in found.manifest or ()]) == ("Prices\nof\twheat", ["p.csv"])
 
 
 def test_values_of_json_ld_in_their_other_forms_relative_to_the_base_of_the_page() -> None:

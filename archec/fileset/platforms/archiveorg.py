@@ -44,7 +44,7 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         body = answer.json()
         if not body.is_object:
             raise body.error("an object")
-        if not body.raw:
+        if not any(body.members()):
             raise PlatformNotFound(f"archive.org has no item {asked}")
         if body["is_dark"].flag():
             raise PlatformRestrictedError(f"the item {asked} is dark")

@@ -181,6 +181,12 @@ class FilesetPlatformHelper:
         found = self.pattern.search(path_of(url))
         return next(filter(None, found.groups()), "") if found is not None else ""
 
+    def version_in(self, url: str) -> str:
+        """The version in a URL; empty if there is none."""
+        found = self.pattern.search(path_of(url))
+        groups = [one for one in found.groups() if one] if found is not None else []
+        return groups[1] if len(groups) > 1 else ""
+
     def named_in(self, url: str) -> re.Match[str]:
         """The match of ``pattern`` in a URL. Raises PlatformNotFound if there is none."""
         found = self.pattern.search(path_of(url))

@@ -68,6 +68,11 @@ class DataverseHelper(FilesetPlatformHelper):
         """The persistent id."""
         return _pid(url) or ""
 
+    def version_in(self, url: str) -> str:
+        """The version, unless it is named by a word such as ``:latest``."""
+        version = query_of(url).get("version", "")
+        return version if _VERSION.fullmatch(version) else ""
+
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the newest version of a data set, or for the one in the URL."""
         url = self.url_of(request, resource)
@@ -90,8 +95,7 @@ class DataverseHelper(FilesetPlatformHelper):
             answer = yield Question(f"{base}/{where.format('')}")
         data = _data(answer)
         version = data["latestVersion"] if "latestVersion" in data or "files" not in data else data
-        wanted = query.get("version", "")
-        if _VERSION.fullmatch(wanted):
+        if wanted := self.version_in(url):
             if not _is_version(version, wanted):
                 answer = yield Question(f"{base}/{where.format('versions/' + wanted)}")
                 version = _data(answer)

@@ -34,7 +34,7 @@ from archec.fileset.platforms.base import (
     manifest_file,
 )
 from archec.fileset.redaction import public_url
-from archec.fileset.status import NoPlatformMatch
+from archec.fileset.status import FilesetProblem, NoPlatformMatch, PlatformError
 from archec.ids import is_url, normalise_url, urlkey
 from archec.text.sniff import bare_type
 
@@ -44,6 +44,8 @@ _PARAMETER = re.compile(r'; ?([a-zA-Z*-]+)(?: ?= ?(?:"([^"]*)"|([^",;<> ]+)))?')
 part can contain the ``<`` at which the next attempt begins."""
 _BYTES = re.compile("([0-9]{1,18}) ?(?:b|bytes?)?")
 _LONGEST_CITED = 1000
+_MOST_ASKED = 5
+"""Link sets, and JSON-LD files, that are requested in turn."""
 _LINK_SETS = ("application/linkset+json", "application/linkset")
 _DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset", "sc:Dataset", "schema:Dataset")
 
@@ -71,7 +73,7 @@ class GenericHelper(FilesetPlatformHelper):
         return self.config.enabled and resource is not None and resource.status == 200
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """Reads the page, and asks for a link set or a JSON-LD file if the page links to one."""
+        """Reads the page, and asks for link sets and JSON-LD files that it links to, until one has what is needed."""
         if resource is None:
             raise NoPlatformMatch("there is no landing page")
         url = resource.terminal_url
@@ -82,21 +84,32 @@ class GenericHelper(FilesetPlatformHelper):
 
         base = _joined(url, page.base()) or url
         found = of_page([*links(resource.headers.get("link", ""), url), *_elements(page, base)])
-        for link in found:
-            if "linkset" in link.relations and link.parameters.get("type", "") in ("", *_LINK_SETS):
-                answer = yield Question(link.url, accept=", ".join(_LINK_SETS), secret=False, page=True)
-                found += of_page(_link_set(answer)) if answer.status == 200 else []
+        problem: FilesetProblem = NoPlatformMatch(
+            f"{url[:300]}: not of a known platform, and the page lists no files of a data set"
+        )
+        for link in [one for one in found if _is_link_set(one)][:_MOST_ASKED]:
+            answer = yield Question(link.url, accept=", ".join(_LINK_SETS), secret=False, page=True)
+            try:
+                more = of_page(_link_set(answer)) if answer.status == 200 else []
+            except PlatformError as error:
+                more, problem = [], error
+            found += more
+            if more:
                 break
         data = _Described(page.json_ld())
         files = [_linked(link) for link in found if "item" in link.relations] or list(data.files(base))
-        described = next((one for one in found if "describedby" in one.relations and _is_json_ld(one)), None)
-        if not files and described is not None:
-            answer = yield Question(described.url, accept="application/ld+json", secret=False, page=True)
-            other = _Described(objects_of(answer.body) if answer.status == 200 else ())
-            data = data if other.dataset.is_null else other
-            files = list(data.files(answer.url))
+        for link in [one for one in found if "describedby" in one.relations and _is_json_ld(one)][:_MOST_ASKED]:
+            if files:
+                break
+            answer = yield Question(link.url, accept="application/ld+json", secret=False, page=True)
+            try:
+                other = _Described(objects_of(answer.body) if answer.status == 200 else ())
+                data = data if other.dataset.is_null else other
+                files = list(data.files(answer.url))
+            except PlatformError as error:
+                problem = error
         if not files:
-            raise NoPlatformMatch(f"{url[:300]}: not of a known platform, and the page lists no files of a data set")
+            raise problem
         about = data.dataset
         name = _plain(about["name"]).text_or_none() or page.title()
         parts = urlsplit(public_url(url))
@@ -132,6 +145,10 @@ def _elements(page: Page, base: str) -> Iterator[TypedLink]:
         with suppress(ValueError):
             relations = frozenset(element.pop("rel").lower().split())
             yield TypedLink(urljoin(base, element.pop("href").strip()), relations, element)
+
+
+def _is_link_set(link: TypedLink) -> bool:
+    return "linkset" in link.relations and link.parameters.get("type", "") in ("", *_LINK_SETS)
 
 
 def _is_json_ld(link: TypedLink) -> bool:

@@ -20,6 +20,7 @@ from archec.fileset.platforms.mendeley import MendeleyHelper
 from archec.fileset.platforms.openicpsr import OpenIcpsrHelper
 from archec.fileset.platforms.osf import OsfHelper
 from archec.fileset.platforms.zenodo import B2shareHelper, InvenioHelper, ZenodoHelper
+from archec.ids import FilesetId, is_url
 
 ENTRY_POINTS = "archec.fileset_platforms"
 """The entry point group by which other packages add helpers: name = module:class."""
@@ -49,6 +50,13 @@ class Registry:
     def match(self, request: IngestRequest, resource: Resource | None) -> FilesetPlatformHelper | None:
         """The first platform that matches a request; None if there is none."""
         return next((helper for helper in self.helpers if helper.match_request(request, resource, None)), None)
+
+    def identify(self, url: str) -> FilesetId | None:
+        """The platform, its domain, and the id and version of a data set in a URL; None if no platform matches. The id
+        may be that of one version."""
+        helper = self.match(IngestRequest(url), None) if is_url(url) else None
+        work = helper.id_in(url) if helper is not None else ""
+        return FilesetId(helper.name, helper.domain(url), work, helper.version_in(url)) if helper and work else None
 
 
 def _others() -> Iterator[type[FilesetPlatformHelper]]:
