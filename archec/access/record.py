@@ -243,7 +243,7 @@ async def read_record(
             if version not in _VERSIONS:
                 raise LoadFailed("it has an unknown version of WARC")
         else:
-            headers, raw, version = _arc_headers(first.rstrip(b"\r\n"), place), b"", "WARC/1.0"
+            headers, raw, version = arc_headers(first.rstrip(b"\r\n"), place), b"", "WARC/1.0"
         size = _length(headers)
         http = b""
         if _has_http(headers) and size and _HTTP_HEAD.match(await reader.ahead(_MAX_START)):
@@ -302,7 +302,7 @@ def _is_of_http(media_type: str) -> bool:
     return media_type.lower().startswith("application/http")
 
 
-def _arc_headers(line: bytes, place: str) -> Headers:
+def arc_headers(line: bytes, place: str) -> Headers:
     """Converts the header line of an ARC record to a WARC header."""
     match = _ARC.fullmatch(line)
     if match is None:

@@ -12,36 +12,47 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from warcio.archiveiterator import ArchiveIterator
-from warcio.exceptions import ArchiveLoadFailed
-from warcio.limitreader import LimitReader
-from warcio.statusandheaders import StatusAndHeadersParserException
+from warcio.recordloader import ArcWarcRecordLoader
+from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser, StatusAndHeadersParserException
 
+from archec.access.errors import LoadFailed
 from archec.access.feeding import write_lines
 from archec.access.posts import Asked, Body, key_of_request
 from archec.access.query import key_of
+from archec.access.record import arc_headers
 from archec.access.stamps import of_date
 from archec.errors import UsageError
 from archec.progress import Meter
 from archec.store.durable import atomic_write, storage_errors
 from archec.store.sorting import SortedLines
 from archec.units import counted
-from archec.warc.framing import Framing, framing_of
+from archec.warc.framing import Block, Records
 
 _ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
 _KINDS = ("response", "revisit", "resource", "metadata", "conversion")
+_WITH_HTTP = ("response", "revisit")
 _PIECE = 1 << 20
 _MAX_POSTED = 4 << 20
-_UNPARSABLE = (ArchiveLoadFailed, StatusAndHeadersParserException, EOFError, ValueError)
+_HEAD = 1 << 13
+_REQUEST = StatusAndHeadersParser(ArcWarcRecordLoader.HTTP_VERBS, verify=False)
+_RESPONSE = StatusAndHeadersParser(ArcWarcRecordLoader.HTTP_TYPES, verify=False)
+_UNPARSABLE = (LoadFailed, StatusAndHeadersParserException, EOFError, ValueError)
 _MAX_REASON = 200
 """Characters of an error message, which may quote the file."""
-_Waiting = tuple[str, str, str, dict[str, str]]
-"""A response whose request may follow: the value that pairs the two, its key ("": that of its URL), time, and
-fields."""
+
+
+class _Found(NamedTuple):
+    """What the index needs of a record. ``pair`` is the same for a request and its response. A request has no
+    ``fields``, but the ``key`` of its response: "" if that is the key of its URL."""
+
+    pair: str
+    key: str = ""
+    stamp: str = ""
+    fields: Mapping[str, str] = {}
 
 
 class _Damaged(Exception):
@@ -122,15 +133,14 @@ def _old(target: Path, same: set[str]) -> Iterator[bytes]:
 def _lines(path: Path, name: str) -> Iterator[bytes]:
     """Yields the lines of a file up to the first damage, then raises _Damaged if anything is wrong with the file."""
     with open(path, "rb") as file:
-        framing = framing_of(file)
-        file.seek(0)
-        members = ArchiveIterator(LimitReader(file, framing.end), arc2warc=True)
-        for _, key, stamp, fields in _whole(members, framing, name):
+        records = Records(file, _look)
+        for found in _paired(records, name):
             try:
-                key = key or key_of(fields["url"])
+                key = found.key or key_of(found.fields["url"])
             except UsageError:
                 continue  # its URL cannot be queried
-            yield f"{key} {stamp} {json.dumps(fields)}".encode("utf-8", "surrogatepass")
+            yield f"{key} {found.stamp} {json.dumps(found.fields)}".encode("utf-8", "surrogatepass")
+    framing = records.framing
     if framing.damage:
         raise _Damaged(framing.damage)
     if framing.altered:
@@ -141,76 +151,80 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
         raise _Damaged(f"has {counted(count, 'record')} with a wrong WARC-Block-Digest, the first at {first}; indexed")
 
 
-def _whole(members: Any, framing: Framing, name: str) -> Iterator[_Waiting]:
-    """Yields the rows of whole records. A response is indexed under the key of its request, which precedes or follows
-    it. Raises _Damaged for a record that cannot be parsed."""
-    request: tuple[str, str] | None = None
-    waiting: _Waiting | None = None
+def _paired(records: Records[_Found], name: str) -> Iterator[_Found]:
+    """Yields what was found in the records that get a row, under the key of the request that precedes or follows it.
+    Raises _Damaged for a record that cannot be parsed."""
+    request = _Found("")
+    waiting: _Found | None = None
+    damage: _Damaged | None = None
     try:
-        for record in members:
-            uri = (record.rec_headers.get_header("WARC-Target-URI") or "").strip("<>")
-            if record.rec_type == "request" and uri:
-                request = _posted(record, uri)
-                if waiting is not None and request is not None and waiting[0] == request[0]:
-                    waiting = (waiting[0], request[1], *waiting[2:])
+        for offset, length, found in records:
+            if not found.fields:
+                request = found
+                if waiting is not None and request.key and request.pair == waiting.pair:
+                    waiting = waiting._replace(key=request.key)
                 continue
             if waiting is not None:
                 yield waiting
-                waiting = None
-            if record.rec_type not in _KINDS or not uri:
-                continue
-            fields = _fields(record, uri)
-            offset = members.get_record_offset()  # reads the record to its end
-            if offset in framing.altered:
-                continue
-            fields |= {"length": str(members.get_record_length()), "offset": str(offset), "filename": name}
-            pair = _pair(record)
-            key = request[1] if request is not None and request[0] == pair else ""
-            waiting = (pair, key, of_date(record.rec_headers.get_header("WARC-Date") or "").ljust(14, "0"), fields)
+            fields = {**found.fields, "length": str(length), "offset": str(offset), "filename": name}
+            key = request.key if request.pair == found.pair else ""
+            waiting = found._replace(key=key, fields=fields)
     except _UNPARSABLE as error:
-        if waiting is not None:
-            yield waiting
         reason = ascii(str(error))[1 : _MAX_REASON + 1].rstrip("'")
-        raise _Damaged(f"has a record that cannot be parsed, before {members.fh.tell()}: {reason}") from error
+        damage = _Damaged(f"has a record that cannot be parsed, at {records.offset}: {reason}")
     if waiting is not None:
         yield waiting
+    if damage is not None:
+        raise damage
 
 
-def _fields(record: Any, uri: str) -> dict[str, str]:
-    digest = record.rec_headers.get_header("WARC-Payload-Digest") or ""
+def _look(line: bytes, header: Mapping[bytes, bytes], block: Block) -> _Found | None:
+    """What the index needs of a record; None of one that it does not name. Raises _UNPARSABLE."""
+    if not header:
+        if line.startswith(b"filedesc:"):
+            return None
+        pairs = arc_headers(line.rstrip(b"\r\n"), "")
+        header = {name.lower().encode(): value.encode("utf-8", "surrogateescape") for name, value in pairs}
+
+    def text(name: bytes) -> str:
+        return str(StatusAndHeadersParser.decode_header(header.get(name, b"")))
+
+    kind, url, date = text(b"warc-type"), text(b"warc-target-uri").strip("<>").replace(" ", "%20"), text(b"warc-date")
+    stream = io.BufferedReader(block, _HEAD)
+    is_http = url.startswith(ArcWarcRecordLoader.HTTP_SCHEMES) and block.left > 0
+    if kind == "request" and url:
+        return _Found(url + date, _posted(stream, url) if is_http else "")
+    if kind not in _KINDS or not url:
+        return None
+    http: StatusAndHeaders | None = None
+    if kind in _WITH_HTTP and is_http:
+        try:
+            http = _RESPONSE.parse(stream)
+        except EOFError:
+            if kind != "revisit":
+                raise
+    digest = text(b"warc-payload-digest")
     if not digest:
         sha1 = hashlib.sha1(usedforsecurity=False)
-        while data := record.raw_stream.read(_PIECE):
+        while data := stream.read(_PIECE):
             sha1.update(data)
         digest = "sha1:" + base64.b32encode(sha1.digest()).decode("ascii")
-    if record.rec_type == "revisit":
-        mime = "warc/revisit"
-    elif record.http_headers is not None:
-        mime = _mime(record.http_headers)
-    else:
-        mime = _mime(record.rec_headers)
-    status = record.http_headers.get_statuscode() if record.http_headers is not None else ""
-    return {"url": uri, "mime": mime, **({"status": status} if status.isdecimal() else {}), "digest": digest}
+    mime = text(b"content-type") if http is None else http.get_header("Content-Type") or ""
+    mime = "warc/revisit" if kind == "revisit" else re.split(r"[;\s]", mime.strip(), maxsplit=1)[0] or "unk"
+    status = http.get_statuscode() if http is not None else ""
+    fields = {"url": url, "mime": mime, **({"status": status} if status.isdecimal() else {}), "digest": digest}
+    return _Found(url + date, "", of_date(date).ljust(14, "0"), fields)
 
 
-def _mime(headers: Any) -> str:
-    return re.split(r"[;\s]", (headers.get_header("Content-Type") or "").strip(), maxsplit=1)[0] or "unk"
-
-
-def _pair(record: Any) -> str:
-    """A value that is the same for a request and its response."""
-    return str(record.rec_headers.get_header("WARC-Target-URI")) + str(record.rec_headers.get_header("WARC-Date"))
-
-
-def _posted(record: Any, uri: str) -> tuple[str, str] | None:
-    """The value that pairs a request with its response, and the key of the response. None if that is the key of its
-    URL."""
-    method = record.http_headers.protocol if record.http_headers is not None else ""
-    if method in ("", "GET", "HEAD"):
-        return None
-    headers = tuple((str(name), str(value)) for name, value in record.http_headers.headers)
-    body = Body(io.BytesIO(record.raw_stream.read(_MAX_POSTED)))
+def _posted(stream: io.BufferedReader[Any], url: str) -> str:
+    """The key of the response to a request, "" if that is the key of its URL."""
+    if stream.peek(5).startswith((b"GET ", b"HEAD ")):
+        return ""
+    http = _REQUEST.parse(stream)
+    if http.protocol in ("", "GET", "HEAD"):
+        return ""
+    headers = tuple((str(name), str(value)) for name, value in http.headers)
     try:
-        return _pair(record), key_of_request(uri, Asked(method, headers, body))
+        return key_of_request(url, Asked(http.protocol, headers, Body(io.BytesIO(stream.read(_MAX_POSTED)))))
     except UsageError:
-        return None  # its URL cannot be queried
+        return ""  # its URL cannot be queried

@@ -21,7 +21,7 @@ from warc_files import Crawl
 from archec.access.warcindex import index_folder, index_path
 from archec.cli.access import access
 from archec.progress import Silent
-from archec.warc.framing import Framing, framing_of
+from archec.warc.framing import Framing, Records
 
 S = "20140101000000"
 
@@ -51,7 +51,9 @@ def unpacked(data: bytes) -> bytes:
 
 
 def framing(data: bytes) -> Framing:
-    return framing_of(io.BufferedReader(io.BytesIO(data)))
+    records = Records(io.BufferedReader(io.BytesIO(data)), lambda *_: True)
+    assert all(0 <= offset < offset + length <= len(data) for offset, length, _ in records)
+    return records.framing
 
 
 @pytest.fixture(scope="module", params=[True, False])

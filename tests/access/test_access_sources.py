@@ -277,10 +277,13 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         posted.close()
         body = b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\nno gzip"
         arc = [(b"filedesc://a.arc 0.0.0.0", ARC_FIELDS), (b"http://arc.org/b c 192.0.2.1", body)]
+        name = b"dns:arc.org 192.0.2.9 20140101000000 text/dns 3\nA 1\n"
         (tmp_path / "w" / "a.arc").write_bytes(
-            b"".join(b"%s 20140101000000 text/plain %d\n%s\n" % (place, len(data), data) for place, data in arc)
+            b"".join(b"%s 20140101000000 text/plain %d\n%s\n" % (place, len(data), data) for place, data in arc) + name
         )
-        assert index()["rows"] == 5
+        assert index()["rows"] == 6
+        (looked_up,) = asked(get, "w", "url=dns:arc.org")
+        assert (looked_up["mime"], "status" in looked_up) == ("text/dns", False)
         assert b"answer" in get.post("/w/resource?url=p.org", data={"a": "1", "b": "two"}).content
         assert [row["mime"] for row in asked(get, "w", "url=p.org*")] == ["Text/x"]
         (old,) = asked(get, "w", "url=http://arc.org/b c")
