@@ -49,7 +49,7 @@ from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest, Status
-from archec.terminal.output import LineWriter, echo_json, note, show_all
+from archec.terminal.output import LineWriter, echo_json, escaped_json, note, show_all
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted, human_size
@@ -185,7 +185,7 @@ def _split(source: BinaryIO) -> Iterator[bytes]:
 
 def _write(target: BinaryIO, result: IngestResult) -> None:
     for piece in results.encode(result):
-        target.write(piece)
+        target.write(escaped_json(piece.decode()).encode())
     target.write(b"\n")
     target.flush()
 

@@ -24,7 +24,7 @@ import click
 from archec.errors import StdoutFailed, UsageError
 
 _T = TypeVar("_T")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _LOOK_AT = 1 << 16
 _FIELD = re.compile(r"\S+(?: \S+)*")
@@ -35,13 +35,18 @@ _FLUSH_AFTER = 0.05
 
 
 def shown(text: object) -> str:
-    """Escapes control characters and directional formatting characters."""
+    """Escapes control characters, line separators and directional formatting characters."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), str(text))
 
 
 def json_line(value: object) -> str:
     """Encodes a value as JSON on one line, with the characters escaped that :func:`shown` escapes."""
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
+    return escaped_json(json.dumps(value, ensure_ascii=False))
+
+
+def escaped_json(text: str) -> str:
+    """Escapes the characters that :func:`shown` escapes in JSON on one line."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def echo(line: str, indent: int | None = None) -> None:

@@ -886,6 +886,42 @@ def test_a_token_goes_to_the_platform_only(folder: Path, platform: Platform, mon
             assert b"hush-hush" not in path.read_bytes(), path
 
 
+def test_with_a_token_only_the_platform_says_what_is_restricted(
+    folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_TOKEN", "hush-hush")
+    common = {"hosts": [platform.host], "rate": "none"}
+
+    def ingested(name: str, url: str, **more: str) -> IngestResult:
+        place = folder / str(len(list(folder.iterdir())))
+        place.mkdir()
+        changed = {"platforms": {name: common | more}, "resolver": platform.url}
+        return make_archive(place, platform, fileset=changed).ingest(url)[0]
+
+    body = copy.deepcopy(DATAVERSE)
+    rows = body["data"]["latestVersion"]["files"] = body["data"]["latestVersion"]["files"][1:]
+    for row, path in zip(rows, ("12", "13"), strict=True):
+        platform.files[f"/api/access/datafile/{path}"] = b"abc"
+        row["dataFile"].pop("checksum")
+    platform.behaviours["/api/access/datafile/13"] = lambda handler, data: handler.answer(403, b"no")
+    platform.bodies["/api/datasets/:persistentId/"] = body
+    url = f"{platform.url}/dataset.xhtml?persistentId=doi:10.7910/DVN/ABCDEF"
+    result = ingested("dataverse", url, token="TEST_TOKEN")
+    assert [file.status for file in result.manifest or ()] == ["success", "platform-restricted"]
+    assert result.due is not None
+    assert ingested("dataverse", url).status == "platform-restricted"
+
+    url = zenodo(platform, 7, {"p": 10, "q": 5})
+    platform.bodies["/api/records/7"]["metadata"] |= {"access_right": "embargoed", "embargo_date": "2999-01-01"}
+    platform.behaviours["/api/records/7/files/q/content"] = lambda handler, data: handler.answer(403, b"no")
+    assert ingested("zenodo", url).status == "platform-restricted"
+    result = ingested("zenodo", url, token="TEST_TOKEN")
+    assert [file.status for file in result.manifest or ()] == ["success", "platform-restricted"]
+    platform.bodies["/api/records/7"]["files"] = []
+    result = ingested("zenodo", url, token="TEST_TOKEN")
+    assert (result.status, result.due) == ("platform-restricted", "2999-01-01T00:00:00Z")
+
+
 def test_a_token_does_not_follow_a_redirect(folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_TOKEN", "hush-hush")
     platforms = {"dataverse": {"hosts": [platform.host], "rate": "none", "token": "TEST_TOKEN"}}
@@ -1116,7 +1152,7 @@ def ingesting(filesets: Filesets, url: str, *options: str, **environ: str) -> su
 
 
 def test_the_command_prints_one_result_a_line(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
-    url = zenodo(platform, 7, {"p": 10})
+    url = zenodo(platform, 7, {"p\u2028\u2029\x85\u202eq": 10})
     requests = tmp_path / "requests"
     deep = "[" * 900 + "]" * 900
     requests.write_text(
@@ -1129,6 +1165,8 @@ def test_the_command_prints_one_result_a_line(filesets: Filesets, platform: Plat
     statuses = [json.loads(line)["status"] for line in out.splitlines()]
     assert statuses == ["success-file", "success-existing", *["bad-request"] * 3, "success-existing"], err
     assert process.returncode == 2
+    assert json.loads(out.splitlines()[0])["manifest"][0]["path"] == "p\u2028\u2029\x85\u202eq"
+    assert "\u202e" not in out
     assert [json.loads(line)["ingest_type"] for line in files.read_text().splitlines()] == ["dataset-file"]
 
 

@@ -203,6 +203,7 @@ def test_figshare() -> None:
     first, second, link = found.manifest or ()
     assert (first.md5, second.md5, link.status) == (MD5, None, "skipped-link-only")
     assert (found.platform_id, found.version, found.archiveorg_item_name) == ("123456", "2", "figshare.com-123456-v2")
+    assert found.web_bundle_url == "https://ndownloader.figshare.com/articles/123456/versions/2"
     article = {**made.FIGSHARE, "folder_structure": {"2": "/data/sub", "3": None}}
     found = item_of(FigshareHelper, CASES["figshare"][1], {"/articles/": article})
     assert [file.path for file in found.manifest or ()] == ["p.csv", "data/sub/p.csv", "elsewhere"]

@@ -57,7 +57,8 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         if body["is_collection"].flag() or kind in ("collection", "web", "account"):
             members = [one.text_or_none() for one in meta["related_collections"].one_or_more()]
             raise FilesetPlatformScopeError(f"{asked} is a {kind or 'collection'}, not an item", members=members)
-        files = [_file(row, known, base) for row in body["files"].items()]
+        may_read = self.may_read(base)
+        files = [_file(row, known, base, may_read=may_read) for row in body["files"].items()]
         check_count(body["files_count"], len(files))
         return self.item(
             url, known, [file for file in files if file is not None], title=_first(meta["title"]), name=known,
@@ -67,14 +68,14 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         )  # fmt: skip
 
 
-def _file(row: Field, item: str, base: str) -> FilesetManifestFile | None:
+def _file(row: Field, item: str, base: str, *, may_read: bool) -> FilesetManifestFile | None:
     """The row of an uploaded file; None for one that archive.org added."""
     name = row["name"].text()
     added = (*_OWN, *(_OF_TORRENTS if item.startswith("academictorrents_") else ()))
     is_own = name.startswith("__ia_") or name.lower() in {f"{item}{suffix}".lower() for suffix in added}
     if is_own or row["source"].text() != "original":
         return None
-    status = Status.PLATFORM_RESTRICTED.value if row["private"].flag() else None
+    status = Status.PLATFORM_RESTRICTED.value if row["private"].flag() and not may_read else None
     sums = checksums(*(f"{kind}:{value}" for kind in ("md5", "sha1") if (value := row[kind].text_or_none())))
     extra = {"format": row["format"].text_or_none()}
     url = f"{base}/download/{quoted(item)}/{quote(name)}"

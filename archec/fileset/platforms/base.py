@@ -170,6 +170,10 @@ class FilesetPlatformHelper:
         is_clear = host == api and self.config.api.lower().startswith("http:")
         return is_clear or urlsplit(url).scheme == "https" or _LOOPBACK.match(host) is not None
 
+    def may_read(self, base: str) -> bool:
+        """Whether a token is sent to the API with this base URL, so that only its answers say what is restricted."""
+        return bool(self.config.token) and self.trusts(base)
+
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
         """The URL to ask about: that of the landing page if it is the platform's, else the requested one."""
         if resource is not None and self.serves(resource.terminal_url) and self.matches(resource.terminal_url):

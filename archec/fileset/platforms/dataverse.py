@@ -122,7 +122,8 @@ class DataverseHelper(FilesetPlatformHelper):
 
     def _item(self, url: str, base: str, known: str, version: Field, rows: Field) -> FilesetPlatformItem:
         now = int(time.time())
-        manifest = [_file(row, base, now) for row in rows.items()]
+        may_read = self.may_read(base)
+        manifest = [_file(row, base, now, may_read=may_read) for row in rows.items()]
         closed = [file for file in manifest if file.status == Status.PLATFORM_RESTRICTED]
         if manifest and len(closed) == len(manifest):
             due = min((int((file.extra or {}).get("due", 0)) for file in closed), default=0)
@@ -197,7 +198,7 @@ def _is_version(version: Field, wanted: str) -> bool:
     return not version.is_null and _order(version)[: len(numbers)] == numbers
 
 
-def _file(row: Field, base: str, now: int) -> FilesetManifestFile:
+def _file(row: Field, base: str, now: int, *, may_read: bool) -> FilesetManifestFile:
     data = row["dataFile"]
     original = data["originalFileName"].text_or_none()
     is_tabular = bool(original) or data["tabularData"].flag() or not data["originalFileFormat"].is_null
@@ -226,6 +227,8 @@ def _file(row: Field, base: str, now: int) -> FilesetManifestFile:
         }
         mimetype = data["originalFileFormat"].text_or_none() or mimetype
     status = _closed(row, data, extra, now)
+    if may_read and status == Status.PLATFORM_RESTRICTED:
+        status = None
     return manifest_file(path, size, sums, url, mimetype, extra, status)
 
 

@@ -47,12 +47,13 @@ class DryadHelper(FilesetPlatformHelper):
         data = answer.json()
         known = data["identifier"].text()
         check_known(asked.lower(), known.lower())
-        if (data["visibility"].text_or_none() or "public") != "public":
+        may_read = self.may_read(base)
+        if (data["visibility"].text_or_none() or "public") != "public" and not may_read:
             raise PlatformRestrictedError("the data set is not public")
         state, published = data["curationStatus"].text_or_none(), data["publicationDate"]
         if state in ("Withdrawn", "Retracted"):
             raise PlatformGone(f"the data set was {state.lower()}")
-        if state == "Embargoed":
+        if state == "Embargoed" and not may_read:
             until = f" until {published.text()}" if published.tist() else ""
             raise PlatformRestrictedError(f"the files are embargoed{until}", due=published.tist())
         link = data["_links"]["stash:version"]["href"]

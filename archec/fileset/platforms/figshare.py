@@ -34,6 +34,8 @@ from archec.fileset.status import (
 _MOST_SHOWN = 10
 """The most files that an article of Figshare lists itself; its further ones are in a list of their own."""
 _PAGE = 1000
+_DOWNLOAD = re.compile("(https?://.+)/files/[0-9]+")
+"""The URL of a file. That of all files of an article is beside it."""
 _NUMBER = r"[0-9]{3,}"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -88,14 +90,18 @@ class FigshareHelper(FilesetPlatformHelper):
         number = article["version"].whole_or_none() or (int(version) if version else None)
         if version and number is not None and int(version) != number:
             raise FilesetPlatformScopeError(f"version {version} was asked for, and the answer is of {number}")
-        _check_open(article)
         rows = list(article["files"].items())
+        if not (rows and self.may_read(base)):
+            _check_open(article)
         if len(rows) == _MOST_SHOWN and not self.shows_all:
             rows = yield from _all_rows(where, article, rows)
         folders = article["folder_structure"] if article["folder_structure"].is_object else Field(None)
+        files = [_file(row, folders, base) for row in rows]
+        place = next((link[1] for file in files if (link := _DOWNLOAD.fullmatch(file.platform_url or ""))), None)
         return self.item(
-            url, known, [_file(row, folders, base) for row in rows], title=article["title"].text_or_none(),
+            url, known, files, title=article["title"].text_or_none(),
             order=(number,) if number is not None else (), meta=_item_meta(article),
+            bundle=f"{place}/articles/{known}/versions/{number}" if place and number is not None else None,
             page=article["url_public_html"].text_or_none() or article["figshare_url"].text_or_none(),
             published=article["published_date"].tist(),
             work_doi=re.sub(r"\.v[0-9]+$", "", article["doi"].text_or_none() or ""),

@@ -56,7 +56,7 @@ class OsfHelper(FilesetPlatformHelper):
         known = node["id"].word()
         check_known(asked, known)
         attributes = node["attributes"]
-        _check_open(attributes)
+        _check_open(attributes, may_read=self.may_read(base))
         children = node["relationships"]["children"]["links"]["related"]["href"]
         if not children.is_null:
             answer = yield Question(same_origin(children, base))
@@ -75,10 +75,12 @@ class OsfHelper(FilesetPlatformHelper):
         return super().domain(url).removeprefix("api.")
 
 
-def _check_open(attributes: Field) -> None:
+def _check_open(attributes: Field, *, may_read: bool) -> None:
     if attributes["withdrawn"].flag():
         raise PlatformGone("the registration was withdrawn")
     until = attributes["embargo_end_date"]
+    if may_read:
+        return
     if attributes["embargoed"].flag() or (not attributes["public"].is_null and not attributes["public"].flag()):
         date = until.text_or_none()
         raise PlatformRestrictedError("not public" + (f" until {date}" if date else ""), due=until.tist())

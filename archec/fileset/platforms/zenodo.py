@@ -65,10 +65,13 @@ class InvenioHelper(FilesetPlatformHelper):
         _check_scope(asked, known, concept, follow=follow)
         with identified(known):
             _check_published(record)
-            _check_open(record)
+            if not self.may_read(base):
+                _check_open(record)
             rows = _rows(record)
         if rows.is_null and not record["links"]["files"].is_null:
             answer = yield Question(same_origin(record["links"]["files"], base))
+            if answer.status != 200:
+                _check_open(record)
             listed = answer.json()
             rows = listed["entries"] if listed["contents"].is_null else listed["contents"]  # B2SHARE: a bucket
         folder = record["links"]["files"].text_or_none()
@@ -76,6 +79,8 @@ class InvenioHelper(FilesetPlatformHelper):
             (None, row) for row in rows.items()
         )  # fmt: skip
         manifest = [_file(row, key, known, base, folder) for key, row in pairs]
+        if not manifest:
+            _check_open(record)
         if record["files"].is_object:
             check_count(record["files"]["count"], len(manifest))
         meta = record["metadata"]
