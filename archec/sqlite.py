@@ -133,7 +133,7 @@ class Database:
     def _error(self, error: Exception) -> ArchecError:
         path, text = self.path, str(error)
         name, kind, damaged, _ = self.role
-        if "disk is full" in text or ("disk I/O" in text and _is_full(path)):
+        if "disk is full" in text or ("disk I/O" in text and is_full(path)):
             hint = "free some space and start again; everything committed is kept"
             return StorageFull(f"{path}: no space left for {name}", hint=hint)
         if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError, OverflowError, UnicodeEncodeError)):
@@ -211,10 +211,11 @@ def _lacks_index(path: Path) -> bool:
     """Whether the index of the write-ahead log (-shm) is missing, so nobody has the file open, and there is no space
     for it."""
     index = path.with_name(path.name + "-shm")
-    return _is_full(path) and (not index.exists() or index.stat().st_size < _LEAST_INDEX)
+    return is_full(path) and (not index.exists() or index.stat().st_size < _LEAST_INDEX)
 
 
-def _is_full(path: Path) -> bool:
+def is_full(path: Path) -> bool:
+    """Whether there is next to no space left for the SQLite file at ``path``."""
     try:
         return shutil.disk_usage(path.parent).free < _LEAST_FREE
     except OSError:

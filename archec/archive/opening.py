@@ -15,7 +15,7 @@ from archec.catalogue.interface import Catalogue, redact
 from archec.config import Config, plain_path
 from archec.errors import ConfigError
 from archec.progress import SILENT, Meter
-from archec.sqlite import unwritable
+from archec.sqlite import is_full, unwritable
 from archec.store.durable import open_directory, storage_errors
 from archec.store.journal_writer import tidy
 from archec.store.layout import Layout, open_store
@@ -52,8 +52,9 @@ class Archive:
 
 def scratch_space(config: Config) -> Path:
     """The directory for scratch files of commands that only read: the archive's work directory, or the system's
-    directory for temporary files if that is not writable."""
-    return Path(tempfile.gettempdir()) if unwritable(config.work_path / "scratch") else config.work_path
+    directory for temporary files if that is not writable or full."""
+    path = config.work_path / "scratch"
+    return Path(tempfile.gettempdir()) if unwritable(path) or is_full(path) else config.work_path
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from archec.audit.findings import Finding, Reporter
 from archec.audit.journals import Ends
 from archec.config import Config
 from archec.errors import StorageFailed, StorageFull
-from archec.sqlite import Database, Role, unwritable
+from archec.sqlite import Database, Role, is_full, unwritable
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalFile, journals
 from archec.store.layout import Layout
@@ -187,10 +187,10 @@ def remember_structure(
 @contextmanager
 def open_memory(path: Path, report: Reporter) -> Iterator[Memory]:
     """Opens the record of checks. A damaged one is set aside and reported, and a new one is begun. If it cannot be
-    written, that is reported, and a temporary one is used instead."""
+    written, that is reported, and one in the system's directory for temporary files is used instead."""
     with ExitStack() as stack:
-        if why := unwritable(path):
-            message = f"{path}: nothing of this check is remembered: {why}: make that writable, or set work_directory"
+        if why := "no space left" if is_full(path) else unwritable(path):
+            message = f"{path}: nothing of this check is remembered: {why}: change that, or set work_directory"
             report(Finding("memory-damaged", path.name, message))
             path = Path(stack.enter_context(TemporaryDirectory(prefix="archec-"))) / path.name
         yield stack.enter_context(_open(path, report))

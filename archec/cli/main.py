@@ -113,7 +113,8 @@ def main() -> NoReturn:
     except OSError as error:
         from archec.store.durable import failure  # rarely needed
 
-        failed = failure(error, str(error.filename or "this machine"))
+        nameless = "the current directory" if isinstance(error, FileNotFoundError) else "this machine"
+        failed = failure(error, str(error.filename or nameless))
         note(failed)
         code, message = failed.exit_code, str(failed)
     except Exception as error:

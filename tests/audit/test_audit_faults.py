@@ -484,7 +484,7 @@ def test_checks_go_on_where_they_can_remember_nothing(world: World, monkeypatch:
         patch.setattr("archec.audit.last_checked.unwritable", lambda path: f"no permission to write {path.parent}")
         for summary, (finding,) in (verified(world), checked(world)):
             assert (summary.clean, summary.whole, finding.code, finding.wrong) == (True, True, "memory-damaged", False)
-            assert f"no permission to write {path.parent}: make that writable, or set work" in finding.message
+            assert f"no permission to write {path.parent}: change that, or set work" in finding.message
         done = archec_inline(world.config, "check")
         assert (done.code, done.out.count(b"set work_directory")) == (0, 1)
     assert not path.exists()

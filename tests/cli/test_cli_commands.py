@@ -392,6 +392,15 @@ def test_init_with_fanout_and_database(fresh: Path) -> None:
     assert (fresh / "data/other.sqlite").exists()
 
 
+def test_a_current_directory_that_was_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here := folder / "gone").mkdir()
+    monkeypatch.chdir(here)
+    here.rmdir()
+    for command in (("init", "x"), ("init",), ("redif", "x.rdf"), ("check-tarball", "x.tar")):
+        done = archec_inline(None, *command)
+        assert (done.code, complaints(done.err)) == (1, ["archec: the current directory: No such file or directory"])
+
+
 def test_init_where_it_cannot(folder: Path) -> None:
     (folder / "file").write_text("in the way")
     for place in (folder / "file", folder / "file" / "below"):

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -482,6 +482,27 @@ def test_a_disk_that_is_kept_from_getting_full(folder: Path) -> None:
         (place / "filler").unlink()
         assert archec_inline(config, "gather", "-f", file, "--no-fetch").code == 0
         check(config)
+
+
+def test_checks_where_no_space_is_left_find_what_there_is(folder: Path) -> None:
+    with small_disk(folder / "small", "size=8m") as place:
+        config = make(place / "archive")
+        run(config, many(folder / "RePEc_2001-01-01.tar", 3))
+        for remembered in (False, True):
+            with suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
+                while True:
+                    filler.write(bytes(4096))
+            for command in (("verify",), ("check",), ("check", "--quick")):
+                done = archec_inline(config, *command)
+                assert (done.code, done.err) == (0, ""), done
+                assert b"nothing of this check is remembered: no space left" in done.out
+                assert b"0 wrong" in done.out
+            (place / "filler").unlink()
+            assert archec_inline(config, "verify").code == 0, remembered
+        (victim := next(config.store_path.rglob("RePEc%3A*"))).chmod(0o644)
+        victim.write_bytes(b"other")
+        (place / "filler").write_bytes(bytes(shutil.disk_usage(place).free))
+        assert archec_inline(config, "verify").code == 6
 
 
 def test_a_catalogue_of_another_archive(config: Config, folder: Path) -> None:
