@@ -25,6 +25,7 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     _gauge(to, "archec_disk_inodes_free", "Free inodes of it.", status.disk.inodes_free)
     _gauge(to, "archec_disk_min_free_ratio", "The share below which runs stop.", status.min_free)
     _gauge(to, "archec_at_work", "Whether a run is active.", bool(status.at_work))
+    _gauge(to, "archec_at_work_quiet_seconds", "How long the active run has journalled nothing.", status.quiet)
     if status.last is not None:
         _last_run(to, status.last)
     if status.success is not None:

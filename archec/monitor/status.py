@@ -71,6 +71,7 @@ class HeldBack:
 class ArchiveStatus:
     """An archive at the tist ``now``. ``stored_bytes`` is the amount that all runs have written to the obi store,
     according to their reports. ``due_filesets`` are the data sets to ingest, by ``archec gather --filesets``.
+    ``at_work`` is who holds the run lock, ``quiet`` the number of seconds since this run has journalled something.
     ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it began, ``last`` the newest
     gathering, ``success`` the newest one that finished or exhausted its budget, unless no host answered its visits.
     ``hosts`` are the worst of the ``hosts_in_trouble`` in ``hosts_run``, the newest run that had files due. ``refused``
@@ -83,6 +84,7 @@ class ArchiveStatus:
     obis: Counts
     stored_bytes: int
     at_work: str
+    quiet: int
     newest: RunView | None
     unbegun: Unbegun | None
     last: RunView | None
@@ -141,7 +143,8 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
         name=config.name,
         obis=attempt(archive.catalogue.counts, Counts(0, 0, 0, 0, 0)),
         stored_bytes=before + newest.figures.stored_bytes if newest is not None else 0,
-        at_work=str(who) if who is not None else "",
+        at_work="; ".join(filter(None, (str(who), who.remedy))) if who is not None else "",
+        quiet=who.quiet if who is not None else 0,
         newest=newest,
         unbegun=unbegun(config),
         last=recent[0] if recent else None,

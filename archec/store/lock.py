@@ -22,8 +22,11 @@ from archec.progress import Meter
 from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST, iso
+from archec.units import human_duration
 
 LOCK = "lock"
+QUIET = 6 * 3600
+"""Seconds without a new batch in its journal after which a run may hang."""
 _MOST_BYTES = 4096
 _TRIES = 200
 _NO_RUNS = frozenset({"check", "rebuild", "repair"})
@@ -31,12 +34,14 @@ _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Holder(NamedTuple):
-    """The recorded holder of the lock: process id, host, tist of taking the lock, activity."""
+    """The recorded holder of the lock: process id, host, tist of taking the lock, activity; for a run also the seconds
+    since it appended to its journal, or took the lock."""
 
     pid: int
     host: str
     since: int
     what: str
+    quiet: int = 0
 
     @property
     def is_run(self) -> bool:
@@ -45,7 +50,15 @@ class Holder(NamedTuple):
 
     def __str__(self) -> str:
         since = iso(self.since) if 0 <= self.since <= MAX_TIST else "?"
-        return f"{self.what}, process {self.pid} on {self.host}, since {since}"
+        quiet = f", nothing journalled for {human_duration(self.quiet)}" if self.quiet >= QUIET else ""
+        return f"{self.what}, process {self.pid} on {self.host}, since {since}{quiet}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do if it may hang, else empty."""
+        if self.quiet < QUIET:
+            return ""
+        return f"if it hangs, 'kill {self.pid}' on {self.host}, or 'kill -9 {self.pid}'; the next run continues"
 
 
 class RunLock:
@@ -55,6 +68,7 @@ class RunLock:
     """
 
     def __init__(self, layout: Layout, what: str = "gather") -> None:
+        self._layout = layout
         self._path = layout.root / LOCK
         self._what = what
         self._fd = -1
@@ -66,9 +80,10 @@ class RunLock:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
             try:
                 if not _take(fd):
+                    who = _read(fd, self._layout)
                     raise LockHeld(
-                        f"{self._path}: another run is active on this archive: {_read(fd) or 'an unknown one'}",
-                        hint="wait until it ends, or use --wait if the command has it",
+                        f"{self._path}: another run is active on this archive: {who or 'an unknown one'}",
+                        hint=(who and who.remedy) or "wait until it ends, or use --wait if the command has it",
                     )
                 self._write(fd)
             except BaseException:
@@ -78,9 +93,9 @@ class RunLock:
         return self
 
     def _write(self, fd: int) -> None:
-        about = Holder(os.getpid(), socket.gethostname(), int(time.time()), self._what)
+        about = {"pid": os.getpid(), "host": socket.gethostname(), "since": int(time.time()), "what": self._what}
         os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps(about._asdict()).encode() + b"\n", 0)
+        os.pwrite(fd, json.dumps(about).encode() + b"\n", 0)
 
     def __exit__(self, *_: object) -> None:
         fd, self._fd = self._fd, -1
@@ -116,7 +131,7 @@ def holder(layout: Layout) -> Holder | None:
         fd = os.open(path, os.O_RDONLY | _FLAGS)
         try:
             if not _flock(fd, fcntl.LOCK_SH):
-                return _read(fd) or Holder(0, "?", -1, "an unknown run")
+                return _read(fd, layout) or Holder(0, "?", -1, "an unknown run")
         finally:
             os.close(fd)
     return None
@@ -144,9 +159,14 @@ def _take(fd: int) -> bool:
     return False
 
 
-def _read(fd: int) -> Holder | None:
+def _read(fd: int, layout: Layout) -> Holder | None:
     try:
         found = json.loads(os.pread(fd, _MOST_BYTES, 0))
-        return Holder(int(found["pid"]), str(found["host"])[:200], int(found["since"]), str(found["what"])[:200])
+        who = Holder(int(found["pid"]), str(found["host"])[:200], int(found["since"]), str(found["what"])[:200])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
+    active = who.since
+    for journal in layout.runs.glob("*.jsonl"):
+        with suppress(FileNotFoundError):
+            active = max(active, int(journal.stat().st_mtime))
+    return who._replace(quiet=max(0, int(time.time()) - active)) if who.is_run else who

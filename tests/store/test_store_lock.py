@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -50,6 +51,21 @@ def test_a_second_run_is_told_who_holds_it(flat: Layout) -> None:
     assert holder(flat) is None
     with RunLock(flat):
         pass
+
+
+def test_a_run_that_may_hang_is_named_with_a_remedy(flat: Layout) -> None:
+    with start(flat) as child:
+        about = json.loads((flat.root / LOCK).read_bytes())
+        now, about["since"] = about["since"], about["since"] - 40 * 3600
+        (flat.root / LOCK).write_text(json.dumps(about))
+        for journalled, told in ((7 * 3600, "7h"), (5 * 3600, ""), (50 * 3600, "1d 16h")):
+            (journal := flat.runs / f"{about['since']}.jsonl").touch()
+            os.utime(journal, (now - journalled, now - journalled))
+            with pytest.raises(LockHeld) as caught, RunLock(flat):
+                pass
+            assert (f", nothing journalled for {told}" in caught.value.message) == bool(told)
+            assert (f"'kill {child.pid}' on " in caught.value.hint) == bool(told)
+        child.communicate("done\n")
 
 
 def test_a_killed_run_holds_nothing(flat: Layout) -> None:
