@@ -38,7 +38,8 @@ _REFUSED = {
     b"M": ("bad-member", "the rest of a file that begins on another volume"),
 }
 _INCREMENTAL = "files of this directory that have not changed are not in this incremental tarball"
-_IGNORED = (b"g", b"V", b"N")
+_IGNORED = (b"V", b"N")
+_VOLUME = "it is a further volume of a tarball in several: unpack all of them with tar -xM, and use the directory"
 _EXTENDED = (b"x", b"X", b"L", b"K")
 _OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
 _PAX_LENGTH = re.compile(rb"([0-9]{1,10}) ")
@@ -87,6 +88,7 @@ class Tarball(Source):
         self._raw = Raw(self._file)
         self._member = 0
         self._left = 0
+        self._continues = False
         self._last = ("", "")
         self._stream = _Stream(chunks(self._raw))
         try:
@@ -161,6 +163,12 @@ class Tarball(Source):
             if kind in _IGNORED:
                 stream.skip(_padded(header.size))
                 continue
+            if kind == b"g":  # global pax records
+                size = min(header.size, _MAX_EXTENDED)
+                self._continues |= b" GNU.volume." in stream.take(size) and not self._member
+                stream.skip(_padded(header.size) - size)
+                continue
+            self._continues |= kind == b"M" and not self._member
             self._member += 1
             trouble = ""
             if change is not None:
@@ -192,7 +200,9 @@ class Tarball(Source):
             yield Blob(path, data, 0, True, 1, self._member)
 
     def _end(self) -> None:
-        """Checks everything after the first block of zeros."""
+        """Checks everything after the first block of zeros. A further volume lacks what is on the ones before it."""
+        if self._continues:
+            raise Damaged(_VOLUME)
         if len(self._stream.peek(_BLOCK)) < _BLOCK:
             self._warn("one-end-block", "the tarball ends with one block of NULs, not with two: is it whole?")
         self._stream.only_nuls()

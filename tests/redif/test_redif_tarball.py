@@ -67,6 +67,21 @@ def summary(items: list[Item]) -> list[tuple[str, str]]:
 LONG = "RePEc/aaa/ssssss/" + "/".join(["d" * 60] * 3) + "/" + "n" * 90 + ".rdf"
 
 
+@pytest.mark.parametrize("fmt", ["gnu", "pax"])
+def test_a_further_volume_alone_is_not_whole(tmp_path: Path, fmt: str) -> None:
+    out = io.BytesIO()
+    headers = {"GNU.volume.filename": "RePEc/aaa/sss/1.rdf", "GNU.volume.offset": "1536"}
+    headers = headers if fmt == "pax" else {}
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT, pax_headers=headers) as tar:
+        for name, kind in (("1.rdf", b"M" if fmt == "gnu" else tarfile.REGTYPE), ("2.rdf", tarfile.REGTYPE)):
+            info, data = member(f"RePEc/aaa/sss/{name}", b"Template-Type: ReDIF-Paper 1.0\n", kind)
+            tar.addfile(info, io.BytesIO(data))
+    items, source = read(tmp_path / "2.tar", out.getvalue())
+    assert [item.path for item in items if isinstance(item, Blob)][-1] == "RePEc/aaa/sss/2.rdf"
+    assert source.damage is not None
+    assert "unpack all of them with tar -xM" in source.damage.message
+
+
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_what_tarfile_writes_is_read(tmp_path: Path, fmt: int) -> None:
     names = ["RePEc/aaa/1.rdf", "RePEc/aaa/ein Name.rdf", "a" * 100, "d" * 100 + "/" + "b" * 90, "./RePEc/aaa/2.rdf"]
