@@ -8,8 +8,6 @@
      +-- LockHeld                   exit 4   another run holds the archive's lock
      +-- StorageFull                exit 1   no space left; everything committed is kept
      +-- StorageFailed              exit 1   the file system refused a read or a write
-     +-- StdoutFailed               exit 1   stdout is full or closed
-     +-- Occupied                   exit 6   other bytes are already held at a (tist, id)
      +-- CorruptArchive             exit 6   the archive directory is inconsistent
      |    +-- CorruptJournal        exit 6   a required journal cannot be read
      |         +-- BrokenChain      exit 6   a batch of the journals does not continue the previous one
@@ -115,14 +113,6 @@ class StorageFull(ArchecError):
 
 class StorageFailed(ArchecError):
     """The file system refused a read or a write for a reason other than lack of space."""
-
-
-class StdoutFailed(ArchecError):
-    """Output could not be written: stdout is full or closed."""
-
-
-class Occupied(ArchecError):
-    exit_code = Exit.CORRUPT
 
 
 class CorruptArchive(ArchecError):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -14,11 +15,10 @@ from archec.archive.conclusions import last_seen
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue, Checksum
 from archec.catalogue.model import KINDS, Kind, Note, Obi
-from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.ids import normalise, slash_variant, typed, without_userinfo
 from archec.store.layout import Layout
-from archec.store.reader import Chain, locate, open_held
+from archec.store.reader import Chain, compare, locate, open_held, spoilt
 from archec.tist import iso
 
 _MOST_HOPS = 50
@@ -133,9 +133,9 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
         located = _locate(archive, obi, tist)
     except NotHeld as error:
         where = f"{archive.layout.root}/{archive.layout.path(obi.bytes_at(tist), obi.id)}"
-        raise _spoilt(f"{where}: is missing, but sha256 {state} was noted there") from error
+        raise spoilt(f"{where}: is missing, but sha256 {state} was noted there") from error
     except CorruptArchive as error:
-        raise _spoilt(error.message) from error
+        raise spoilt(error.message) from error
     return Held(obi.id, tist, state, version.size if version is not None else 0, located)
 
 
@@ -161,24 +161,19 @@ def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:
     """Passes the bytes of ``held`` to ``write`` in chunks and verifies them: the size before the first chunk, the
     sha256 after the last. Raises :class:`CorruptArchive` if they do not match the noted state."""
     where = f"{layout.root}/{held.located.path}"
-    digests = Digests()
+    digest = sha256()
     try:
         file = held.open(layout)
     except NotHeld as error:
-        raise _spoilt(f"{where}: is missing, but sha256 {held.sha256} was noted there") from error
+        raise spoilt(f"{where}: is missing, but sha256 {held.sha256} was noted there") from error
     with file:
         size = os.fstat(file.fileno()).st_size
         if size != held.size:
-            raise _spoilt(f"{where}: has {size} bytes, but {held.size} were noted (sha256 {held.sha256})")
+            raise spoilt(f"{where}: has {size} bytes, but {held.size} were noted (sha256 {held.sha256})")
         while data := file.read(_PIECE):
-            digests.update(data)
+            digest.update(data)
             write(data)
-    if digests.sha256 != held.sha256:
-        raise _spoilt(f"{where}: has sha256 {digests.sha256}, but {held.sha256} was noted")
-
-
-def _spoilt(message: str) -> CorruptArchive:
-    return CorruptArchive(message, hint="'archec verify --repair-from COPY' restores good bytes from a second copy")
+    compare(where, digest.hexdigest(), held.sha256)
 
 
 def path_held(archive: Archive, obi: Obi, tist: int) -> str | None:

@@ -32,7 +32,7 @@ from archec.errors import ArchecError, BadName, CatalogueError, LockHeld, NotHel
 from archec.store.durable import atomic_write
 from archec.store.journal_reader import read_batches
 from archec.store.writer import sweep_parts, sweep_runs
-from archec.tist import MAX_TIST, stamp
+from archec.tist import MAX_TIST, parse_when, run_number, stamp
 
 _PAGE = 50
 
@@ -57,6 +57,26 @@ def stored_before(catalogue: Catalogue, run: int = MAX_TIST + 1) -> int:
             return stored + report.totals["stored_bytes"]
         stored += report.stored_bytes
     return stored
+
+
+def run_named(catalogue: Catalogue, text: str) -> int | None:
+    """The software tist of the run that is named by it or by its date, whether there is one or not, or of the newest
+    gathering for ``last``. None for any other text; raises :class:`NotHeld` if there is no gathering."""
+    text = text.strip()
+    if text.lower() == "last":
+        return newest_gathering(catalogue)
+    run = run_number(text)
+    with suppress(BadName):
+        return parse_when(text) if run is None else run
+    return None
+
+
+def known_run(catalogue: Catalogue, tist: int) -> Run:
+    """The run with this software tist. Raises NotHeld if there is none."""
+    run = catalogue.run(tist)
+    if run is None:
+        raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
+    return run
 
 
 def newest_gathering(catalogue: Catalogue) -> int:

@@ -11,6 +11,8 @@ import click
 
 from archec.archive.lookup import find
 from archec.archive.opening import Archive
+from archec.archive.runs import run_named
+from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS, Kind
 from archec.cli.common import WHEN, opened, report_options, warn_if_unknown
 from archec.errors import UsageError
@@ -63,9 +65,9 @@ def changes(
             return
         warn_if_unknown(of.catalogue, Selection(query.archive))
         if until is not None:
-            end = incidences.named_run(of.catalogue, until)
+            end = _run(of.catalogue, until)
             query = query._replace(until_run=end) if end is not None else query._replace(until=parse_when(until))
-        run = incidences.named_run(of.catalogue, since) if since is not None else None
+        run = _run(of.catalogue, since) if since is not None else None
         if run is not None:
             found = incidences.changes_of_runs(of.catalogue, run, query)
         else:
@@ -74,6 +76,11 @@ def changes(
                 raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --until must be later than --since")
             found = incidences.changes(of.catalogue, query)
         show_all(islice(found, limit), _value, _lines, as_json=as_json, none="no incidences found")
+
+
+def _run(catalogue: Catalogue, text: str) -> int | None:
+    run = run_named(catalogue, text)
+    return run if run is not None and catalogue.run(run) is not None else None
 
 
 def _value(one: Incident) -> dict[str, Any]:

@@ -112,12 +112,12 @@ def warn_if_root(config: Config) -> None:
 def run_of(word: str, config_file: Path | None, lister: str = "archec runs") -> int:
     """The run named on the command line by its software tist, or the newest gathering for ``last``. ``lister`` is the
     command that lists such runs. Raises UsageError, and NotHeld if there is no gathering."""
-    if word == "last":
-        from archec.archive.runs import newest_gathering  # few commands name a run
+    run = run_number(word)
+    if run is None:
+        from archec.archive.runs import run_named  # few commands name a run
 
         with opened(config_file) as archive:
-            return newest_gathering(archive.catalogue)
-    run = run_number(word)
+            run = run_named(archive.catalogue, word)
     if run is None:
         raise UsageError(f"{word!r} is not a run", hint=f"{lister!r} lists them")
     return run

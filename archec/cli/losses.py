@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from archec.archive.absence import held_losses
+from archec.archive.runs import known_run
 from archec.catalogue.interface import Catalogue
 from archec.cli.common import opened, report_options, run_of
 from archec.config import load
 from archec.errors import UsageError
-from archec.gather.operator import accept, awaiting, known_run
+from archec.gather.operator import accept, awaiting
 from archec.ids import is_url, normalise, typed
 from archec.terminal.output import note, show, show_all
 from archec.tist import iso

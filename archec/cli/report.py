@@ -13,7 +13,7 @@ from archec.cli.common import opened, output_option, report_options
 from archec.errors import UsageError
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of
-from archec.monitor.runs import run_named, runs
+from archec.monitor.runs import runs, view_of
 from archec.monitor.status import held_back
 from archec.report.changes import ChangesQuery, changes_of_runs
 from archec.report.coverage import coverage_of_filesets
@@ -40,7 +40,7 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
     Example: archec report -o report.html
     """
     with meter_for() as meter, opened(config_file) as archive:
-        view = run_named(archive, run)
+        view = view_of(archive, run)
         if output is None and not as_json:
             raise UsageError("no output given", hint="use -o report.html, or --json")
         if output is not None:

@@ -46,8 +46,7 @@ def retract(
     if visits:
         _visits(config_file, data_set, reason or "", undo=undo, as_json=as_json)
         return
-    wanted = str(run_of(data_set, config_file)) if data_set == "last" else data_set
-    done = retract_data_set(load(config_file), wanted, reason or "", undo=undo)
+    done = retract_data_set(load(config_file), data_set, reason or "", undo=undo)
     value = {"run": done.run, "data_set": done.data_set.run, "tist": done.data_set.tist, "changed": done.changed}
     name = f"{done.data_set.name} of {iso(done.data_set.tist)}"
     show(value, f"{name} {what} (run {done.run}): {counted(done.changed, 'template')} changed", as_json=as_json)

@@ -14,7 +14,7 @@ from archec.archive.runs import unbegun
 from archec.cli.common import opened, report_options
 from archec.cli.runreport import INDENT, gather_table, host_outcomes, other_table
 from archec.errors import UsageError
-from archec.monitor.runs import RunView, run_named, runs_listed
+from archec.monitor.runs import RunView, runs_listed, view_of
 from archec.terminal.output import echo, echo_json, note, show, terminal_width
 from archec.tist import iso
 from archec.units import human_duration, human_size
@@ -48,7 +48,7 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
         raise UsageError("--limit is for the list of runs", hint="omit RUN or --limit")
     with opened(config_file) as archive:
         if run is not None:
-            view = run_named(archive, run)
+            view = view_of(archive, run)
             show(view.as_value(whole=True), *_details(view), as_json=as_json, indent=INDENT)
             return
         found = islice(runs_listed(archive), limit)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from archec.archive.lookup import held_at
@@ -23,7 +22,7 @@ from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.result import FilesetFile
 from archec.ids import is_fileset, normalise_url, parse_fileset, target_uri, urlkey
-from archec.store.reader import open_obi
+from archec.store.reader import Reader
 from archec.tist import MAX_TIST, iso
 from archec.units import counted
 from archec.warc.cdxj import timestamp
@@ -57,13 +56,8 @@ def read_heading(archive: Archive, fileset: Obi, tist: int) -> Heading:
 
 def _stored(archive: Archive, fileset: Obi, tist: int) -> bytes:
     """The bytes of the manifest noted at ``tist``. Raises NotHeld and CorruptArchive."""
-    at = fileset.bytes_at(tist)
-    with open_obi(archive.layout, at, fileset.id) as file:
-        data = file.read()
-    if sha256(data).hexdigest() != fileset.history.as_dict().get(tist):
-        path = archive.layout.root / archive.layout.path(at, fileset.id)
-        raise CorruptArchive(f"{path}: is not the manifest that was noted", hint="'archec verify' checks all files")
-    return data
+    with Reader(archive.layout) as reader:
+        return reader.read(fileset.bytes_at(tist), fileset.id, fileset.history.as_dict().get(tist) or "")
 
 
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:

@@ -17,14 +17,14 @@ from archec.archive.conclusions import evidence_of, judge_again, last_shown
 from archec.archive.opening import Archive, locked
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
-from archec.archive.runs import end_run, next_run
+from archec.archive.runs import end_run, known_run, next_run, run_named
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import DataSet, HeldBack, Kind, Run
+from archec.catalogue.model import DataSet, HeldBack, Kind
 from archec.catalogue.records import Record, Retraction, RunStart
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
 from archec.ids import archive_of
-from archec.tist import iso, run_number
+from archec.tist import iso
 from archec.units import counted
 
 _SHORTEST = 8
@@ -219,8 +219,8 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
 
 def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
     """The data set that a run read, or that has this sha256. If several runs read it, it is listed under the first."""
-    found = [item for item in known if str(item.run) == wanted]
-    number = run_number(wanted)
+    number = run_named(catalogue, wanted)
+    found = [item for item in known if item.run == number]
     run = catalogue.run(number) if number is not None else None
     if not found and run is not None:
         same = [item for item in known if item.tist == run.data_set and run.source.rpartition("/")[2] == item.name]
@@ -241,14 +241,6 @@ def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
         runs = ", ".join(f"{item.run} (of {iso(item.tist)})" for item in found)
         raise UsageError(f"{wanted}: there are several such data sets", hint=f"give the run of one of them: {runs}")
     return found[0]
-
-
-def known_run(catalogue: Catalogue, tist: int) -> Run:
-    """The run with this software tist. Raises NotHeld if there is none."""
-    run = catalogue.run(tist)
-    if run is None:
-        raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
-    return run
 
 
 def _same(known: list[DataSet], data_set: DataSet) -> list[DataSet]:

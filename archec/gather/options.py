@@ -6,23 +6,27 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from xxhash import xxh3_64_hexdigest
 
 from archec.archive.budget import NO_LIMIT, Budget
 from archec.archive.commit import Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.model import Run
+from archec.config import FetchConfig
 from archec.errors import UsageError
 from archec.gather.spool import Spool
-from archec.gather.visits import RunTime
 from archec.progress import Meter
+
+_AHEAD = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a run; see ``archec gather --help``. ``template_files`` is the setting of that name. ``refusals``
-    is the checksum of the settings by which archec refuses files (:func:`archec.gather.plan.refusals`). ``repeated`` is
+    is the checksum of the settings by which archec refuses files (:func:`refusals`). ``repeated`` is
     a file for the handles that occur more than once in the data set."""
 
     file: Path | None = None
@@ -76,6 +80,31 @@ def options_of(run: Run) -> dict[str, Any]:
     kind."""
     found: dict[str, Any] = json.loads(run.options) if run.kind == "gather" else {}
     return found
+
+
+def refusals(config: FetchConfig) -> str:
+    """A checksum of the settings by which archec itself refuses to fetch or to keep a file."""
+    rules = (
+        config.allow_networks, config.deny, config.insecure_hosts, config.max_size, config.robots, config.robots_tags,
+    )  # fmt: skip
+    return xxh3_64_hexdigest(repr(rules).encode())
+
+
+class RunTime(NamedTuple):
+    """The time of a run's visits: its tist, and the clock if the tist is ahead of it (else 0)."""
+
+    run: int
+    clock: int = 0
+
+    @property
+    def when(self) -> int:
+        """Unix seconds by the clock."""
+        return self.clock or self.run
+
+
+def run_time(run: int, now: float) -> RunTime:
+    """The time of a run; a tist a few seconds ahead, as after runs in quick succession, is as good as the clock."""
+    return RunTime(run, int(now) if run - now > _AHEAD else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,13 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from xxhash import xxh3_64_hexdigest
-
 from archec.archive.runs import newest_first
 from archec.catalogue.documents import DueFobi
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.config import Config, FetchConfig
-from archec.gather.options import options_of
+from archec.gather.options import RunTime, options_of, refusals
 from archec.gather.spool import Spool
-from archec.gather.visits import RunTime
 from archec.ids import host_of
 from archec.tist import MAX_TIST
 from archec.web.task import FetchTask
@@ -54,14 +51,6 @@ def due_files(catalogue: Catalogue, config: FetchConfig, now: int, run: int = MA
     if before in ("", refusals(config)):
         return due
     return chain(due, _not_due(catalogue, now, beyond))
-
-
-def refusals(config: FetchConfig) -> str:
-    """A checksum of the settings by which archec itself refuses to fetch or to keep a file."""
-    rules = (
-        config.allow_networks, config.deny, config.insecure_hosts, config.max_size, config.robots, config.robots_tags,
-    )  # fmt: skip
-    return xxh3_64_hexdigest(repr(rules).encode())
 
 
 def _not_due(catalogue: Catalogue, now: int, beyond: int) -> Iterator[DueFobi]:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from archec.archive.absence import directory_of
-from archec.archive.report import Report
 from archec.catalogue.model import Coverage
 from archec.gather.directory_cache import DirectoryMemory
+from archec.gather.options import Environment
 from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool
-from archec.progress import Meter
 from archec.redif.files import Blob, Known, Other, Source, Unread
 from archec.redif.precedence import below_root, standing
 from archec.redif.problems import Problem
@@ -46,18 +45,10 @@ class Reading(NamedTuple):
     coverage: Coverage
 
 
-def read_data_set(
-    source: Source,
-    spool: Spool,
-    report: Report,
-    meter: Meter,
-    *,
-    workers: int,
-    complete: bool,
-    memory: DirectoryMemory | None,
-) -> Reading:
+def read_data_set(source: Source, of: Environment, memory: DirectoryMemory | None, *, workers: int) -> Reading:
     """Reads the whole source into the spool, and counts it in the report. Problems are never fatal. ``memory`` has the
     contents of files that are not read again."""
+    spool, report = of.spool, of.report
     directories: set[str] = set()
 
     def take(found: ChunkRead) -> None:
@@ -68,7 +59,7 @@ def read_data_set(
         for problem in found.problems:
             report.problem(problem)
         report.problem_counts.update(found.more)
-        meter.at(source.position, counted(report.templates.total(), "template"))
+        of.meter.at(source.position, counted(report.templates.total(), "template"))
 
     def take_all(results: Iterator[Done[list[Blob], list[ChunkRead]]]) -> None:
         for done in results:
@@ -116,7 +107,7 @@ def read_data_set(
     left_out = spool.superseded()
     if not source.whole:
         return Reading(False, source.damage, left_out | spool.unread(), Coverage())
-    return Reading(True, None, left_out, _coverage(spool, directories, left_out, complete=complete))
+    return Reading(True, None, left_out, _coverage(spool, directories, left_out, complete=of.options.complete))
 
 
 def _coverage(spool: Spool, directories: set[str], left_out: frozenset[int], *, complete: bool) -> Coverage:

@@ -28,11 +28,10 @@ from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_
 from archec.gather.file_phase import FilePhase
 from archec.gather.holding_back import GoneFiles, undecided
 from archec.gather.host_waits import HostTable
-from archec.gather.options import Environment, Options
-from archec.gather.plan import Feeder, due_files, make_plan, refusals
+from archec.gather.options import Environment, Options, refusals, run_time
+from archec.gather.plan import Feeder, due_files, make_plan
 from archec.gather.spool import Spool
 from archec.gather.template_phase import TemplatePhase
-from archec.gather.visits import run_time
 from archec.progress import SILENT, Meter
 from archec.redif.files import Source
 from archec.redif.problems import Problem

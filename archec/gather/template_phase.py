@@ -96,10 +96,7 @@ class TemplatePhase:
     def _read(self, source: Source, dated: Callable[[Chosen], None]) -> None:
         of, chosen, phase = self.of, self.chosen, self
         of.meter.phase("reading templates", source.size or None)
-        reading = read_data_set(
-            source, of.spool, of.report, of.meter,
-            workers=self.workers, complete=of.options.complete, memory=self.memory,
-        )  # fmt: skip
+        reading = read_data_set(source, of, self.memory, workers=self.workers)
         refuse_damaged(chosen, reading, salvage=of.options.salvage)
         refuse_nothing(chosen, of.report.files, of.archive.catalogue)
         if not chosen.tist:

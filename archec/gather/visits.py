@@ -18,6 +18,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import AT_ONCE, Note, Obi, Version, Visit
 from archec.catalogue.records import ObiChange
 from archec.config import Config
+from archec.gather.options import RunTime
 from archec.ids import host_of
 from archec.text.sniff import is_page_instead_of_pdf
 from archec.web.headers import TLS_FIELD, http_date
@@ -113,28 +114,10 @@ class SharedBodies:
                 yield ObiChange("fobi", fobi.id, put={tist: state}, notes=notes)
 
 
-_AHEAD = 60
 _DAY = 86400
 _HELD = frozenset({"new", "changed", "same", "not-modified", "cosmetic"})
 _REFUSED = frozenset({"forbidden", "robots", "too-large", "bad-url", "bad-certificate", "blocked-address", "denied"})
 _COMPRESSED = re.compile(r"([-;:]|--)(gzip|br|deflate|zstd)$")
-
-
-class RunTime(NamedTuple):
-    """The time of a run's visits: its tist, and the clock if the tist is ahead of it (else 0)."""
-
-    run: int
-    clock: int = 0
-
-    @property
-    def when(self) -> int:
-        """Unix seconds by the clock."""
-        return self.clock or self.run
-
-
-def run_time(run: int, now: float) -> RunTime:
-    """The time of a run; a tist a few seconds ahead, as after runs in quick succession, is as good as the clock."""
-    return RunTime(run, int(now) if run - now > _AHEAD else 0)
 
 
 class VisitResult(NamedTuple):

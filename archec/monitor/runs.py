@@ -12,7 +12,7 @@ from msgspec import structs, to_builtins
 from archec.archive.opening import Archive
 from archec.archive.recovery import UNFINISHED, last_run
 from archec.archive.report import NOT_ASKED, UNANSWERED, RunReport
-from archec.archive.runs import newest_first, newest_gathering, recounted
+from archec.archive.runs import known_run, newest_first, recounted, run_named
 from archec.catalogue.documents import read
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Run
@@ -21,7 +21,7 @@ from archec.gather.operator import awaiting, find
 from archec.store.journal_reader import journals
 from archec.store.layout import Layout
 from archec.store.lock import holder
-from archec.tist import MAX_TIST, iso, parse_when
+from archec.tist import MAX_TIST, iso
 
 _T = TypeVar("_T")
 SHOWN: dict[str, str] = {
@@ -137,21 +137,15 @@ def runs_listed(archive: Archive) -> Iterator[RunView]:
     return (replace(view, data_set_retracted=retracted.get(view.run, "")) for view in runs(archive))
 
 
-def run_named(archive: Archive, name: str) -> RunView:
-    """The run with this software tist (or the equivalent date), or the ``last`` gathering.
+def view_of(archive: Archive, name: str) -> RunView:
+    """The run with this name (:func:`archec.archive.runs.run_named`).
 
     Raises :class:`BadName` for anything else, :class:`NotHeld` if there is no such run.
     """
-    try:
-        if name.strip().lower() == "last":
-            tist = newest_gathering(archive.catalogue)
-        else:
-            tist = int(name) if name.isascii() and name.isdecimal() else parse_when(name)
-    except (BadName, ValueError) as error:
-        raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'") from error
-    found = next(runs(archive, before=min(tist, MAX_TIST) + 1), None)
-    if found is None or found.run != tist:
-        raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
+    tist = run_named(archive.catalogue, name)
+    if tist is None:
+        raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'")
+    found = next(runs(archive, before=known_run(archive.catalogue, tist).tist + 1))
     return replace(found, data_set_retracted=_why_retracted(archive.catalogue, found))
 
 

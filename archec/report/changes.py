@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from archec.archive.lookup import Held, give, held_at
 from archec.archive.opening import Archive
-from archec.archive.runs import newest_gathering
 from archec.catalogue.documents import START, Moment
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi
@@ -19,7 +18,7 @@ from archec.errors import CorruptArchive, NotHeld, UsageError
 from archec.history import Incidence
 from archec.ids import archive_of
 from archec.store.layout import Layout
-from archec.tist import MAX_TIST, iso, run_number
+from archec.tist import MAX_TIST, iso
 
 _FIRST_CHUNK, _MAX_CHUNK = 10, 200
 MOST_WORKS = 10
@@ -102,17 +101,6 @@ def _wanted(catalogue: Catalogue, kind: Kind, ids: Sequence[str], archive: str) 
         return [obi for obi in ids if archive_of(obi) == archive]
     named = catalogue.referring(ids, SOME_WORKS)
     return [url for url in ids if named_by(archive, url, named, catalogue)]
-
-
-def named_run(catalogue: Catalogue, text: str) -> int | None:
-    """The run with the tist ``text``, or the newest gathering for ``last``; None if there is none.
-
-    Raises :class:`NotHeld` for ``last`` if there is no gathering.
-    """
-    if text == "last":
-        return newest_gathering(catalogue)
-    named = run_number(text)
-    return named if named is not None and catalogue.run(named) is not None else None
 
 
 def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:

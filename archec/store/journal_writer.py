@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from archec.errors import CorruptJournal, Occupied, StorageFailed
+from archec.errors import CorruptArchive, CorruptJournal, StorageFailed
 from archec.store.durable import (
     Closing,
     Disk,
@@ -50,7 +50,7 @@ class JournalWriter(Closing):
     ``head`` is the sha256 of the archive's newest batch, to which the next one is chained; it is replaced by that of
     the journal's last batch, if it has any. Reopening removes a torn tail, whose size in bytes is ``torn``.
     ``batches`` is the number of the last batch; if the catalogue contains a later one, the journal is older than the
-    catalogue. Raises :class:`CorruptJournal` for damage, :class:`Occupied` if the run has already finished.
+    catalogue. Raises :class:`CorruptJournal` for damage, :class:`CorruptArchive` if the run has already finished.
     """
 
     def __init__(self, layout: Layout, tist: int, *, head: str = NO_BATCH, disk: Disk | None = None) -> None:
@@ -64,7 +64,7 @@ class JournalWriter(Closing):
         self._size = 0
         self._broken = False
         if os.path.lexists(self.finished_path):
-            raise Occupied(f"{self.finished_path}: this run has finished; its journal cannot be written to any more")
+            raise CorruptArchive(f"{self.finished_path}: this run has finished; nothing can be added to its journal")
         self._fd = self._open()
 
     def _open(self) -> int:
@@ -191,7 +191,7 @@ def _pack(plain: Path, packed: Path, disk: Disk) -> None:
                 raise CorruptJournal(f"{plain}: its compressed form does not decompress to the same bytes")
             hit("journal.mid-finish")
             if disk.rename_noreplace(temp, dir_fd, packed.name, dir_fd, str(packed)) != "done":
-                raise Occupied(f"{packed}: already exists")
+                raise CorruptArchive(f"{packed}: already exists")
         # The new name must be durable before the old one is removed, or a power failure could lose both.
         disk.fsync_dir(dir_fd, folder)
         hit("journal.after-finish-rename")

@@ -9,6 +9,7 @@ kernel never follows links, so a planted link (absolute, or with ``..``) is an e
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import re
@@ -223,8 +224,14 @@ class Reader(Closing):
             raise CorruptArchive(f"{where}: is not a file")
         return io.BufferedReader(_HeldFile(fd, where))
 
-    def read(self, tist: int, id: str) -> bytes:  # noqa: A002
-        """All bytes noted of an obi at ``tist``; for small files."""
+    def read(self, tist: int, id: str, sha256: str | None = None) -> bytes:  # noqa: A002
+        """All bytes noted of an obi at ``tist``; for small files. Raises CorruptArchive if their sha256 is another."""
+        data = self._read(tist, id)
+        if sha256 is not None:
+            compare(f"{self.layout.root}/{self.layout.path(tist, id)}", hashlib.sha256(data).hexdigest(), sha256)
+        return data
+
+    def _read(self, tist: int, id: str) -> bytes:  # noqa: A002
         # A regular file under its own name needs no further checks, which saves three quarters of the time.
         directory = self._directories.find(self.layout.directory(tist, id))
         if directory is not None:
@@ -289,6 +296,16 @@ def digest(layout: Layout, tist: int, id: str) -> Digests:  # noqa: A002
         while data := file.read(_BUFFER):
             digests.update(data)
     return digests
+
+
+def compare(where: str, found: str, noted: str) -> None:
+    """Raises :class:`CorruptArchive` if bytes with the sha256 ``found`` lie where others were noted."""
+    if found != noted:
+        raise spoilt(f"{where}: has sha256 {found}, but {noted} was noted")
+
+
+def spoilt(message: str) -> CorruptArchive:
+    return CorruptArchive(message, hint="'archec verify --repair-from COPY' restores good bytes from a second copy")
 
 
 # -- links ----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TextIO, TypeVar
 
 import click
 
-from archec.errors import StdoutFailed, UsageError
+from archec.errors import ArchecError, UsageError
 
 _T = TypeVar("_T")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -248,7 +248,7 @@ class _GuardedStdout(_GuardedStream):
     def failed(self, error: OSError) -> None:
         if isinstance(error, BrokenPipeError):
             raise ReaderGone(error.errno, error.strerror) from error
-        raise StdoutFailed(f"cannot write to stdout: {error.strerror}") from error
+        raise ArchecError(f"cannot write to stdout: {error.strerror}") from error
 
 
 def _stream(raw: _GuardedStream, like: TextIO | None) -> io.TextIOWrapper:

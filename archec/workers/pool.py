@@ -23,8 +23,7 @@ from archec import errors
 from archec.errors import ArchecError
 from archec.workers import child
 from archec.workers.child import Limits
-from archec.workers.pipe import decoder, encode
-from archec.workers.process import Process
+from archec.workers.process import Process, decoder, encode
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

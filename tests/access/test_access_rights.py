@@ -25,9 +25,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_disk import small_disk
 
-from archec.access.audit import AuditLog
 from archec.access.errors import Refused
-from archec.access.gate import Gate, TransferEnded
+from archec.access.gate import AuditLog, Gate, TransferEnded
 from archec.access.query import key_of, uri_of
 from archec.access.rows import NOWHERE, Origin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of

@@ -89,7 +89,7 @@ def test_one_run_in_full(demo: Config) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("1", 7), ("nonsense", 2), ("9" * 30, 7), ("-", 2), ("\x1b[2J", 2), ("1999-01-01", 7)]
+    ("name", "code"), [("1", 7), ("nonsense", 2), ("9" * 30, 2), ("-", 2), ("\x1b[2J", 2), ("1999-01-01", 7)]
 )
 def test_a_run_that_is_not_there(demo: Config, name: str, code: int) -> None:
     done = archec_inline(demo, "runs", name)

@@ -25,7 +25,7 @@ from archec.errors import ArchecError, Exit
 from archec.redif.problems import CODES
 from archec.redif.template import as_json, parse
 from archec.store.layout import create
-from archec.web.outcome import Outcome
+from archec.web.task import Outcome
 
 DOCS = [README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FORMATS = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")

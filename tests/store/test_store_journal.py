@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_fakes import FakeDisk
 
-from archec.errors import CorruptJournal, Occupied, StorageFailed, StorageFull
+from archec.errors import CorruptArchive, CorruptJournal, StorageFailed, StorageFull
 from archec.store.journal_reader import NO_BATCH, journals, newest_batch, read_batches
 from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import Layout, create
@@ -226,7 +226,7 @@ def test_finishing(flat: Layout) -> None:
     assert path.read_bytes()[4:8] == b"\0\0\0\0"
     assert os.listdir(flat.runs) == [path.name]
     assert lines_of(path) == BATCHES
-    with pytest.raises(Occupied, match="finished"):
+    with pytest.raises(CorruptArchive, match="finished"):
         JournalWriter(flat, TIST)
     for use in (lambda: journal.append([b"1"], 0), journal.finish):
         with pytest.raises(StorageFailed):

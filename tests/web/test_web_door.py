@@ -36,7 +36,7 @@ from archec.web.door import (
     open_client,
 )
 from archec.web.faults import Blocked, Denied
-from archec.web.outcome import Outcome
+from archec.web.task import Outcome
 
 POLICY = Policy("archec/0.1 (test)", idle_timeout=1.0, connect_timeout=2.0)
 

@@ -17,8 +17,7 @@ from web_hostile import Hostile, body_of
 from web_support import fetch, fetch_one, leftovers, settings
 
 import archec
-from archec.web.outcome import Outcome
-from archec.web.task import FetchTask
+from archec.web.task import FetchTask, Outcome
 
 
 def test_a_body_is_written_whole_and_hashed(hostile: Hostile, tmp_path: Path) -> None:
