@@ -6,7 +6,7 @@ import re
 import tempfile
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, nullcontext
 from typing import IO, Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
@@ -81,8 +81,8 @@ async def followed(
         trusted = bool(own) and same_origin(url, own)
         target = authorized(url, own) if trusted else url
         response = await web.send(method, target, trusted=trusted, headers=headers)
-        location = response.headers.get("location", "")
-        if is_final(response) or not (300 <= response.status_code < 400 and location):
+        location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
+        if not location or is_final(response):
             return response, url
         await response.aclose()
         url = joined(url, location)
@@ -111,16 +111,17 @@ async def fetch(
     method: str,
     url: str,
     own: str,
-    seconds: float,
+    seconds: float | None,
     *,
     headers: Mapping[str, str] | None = None,
     is_final: Callable[[Response], bool] = lambda response: False,
 ) -> Fetched | None:
-    """Fetches a complete response, or None for 404. See :func:`followed`. Raises SourceFailed."""
+    """Fetches a complete response, or None for 404. See :func:`followed`. ``seconds`` is its timeout, which is extended
+    by the data that arrive; None if the caller limits the time. Raises SourceFailed."""
     with ExitStack() as stack:
         body = stack.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
         try:
-            with in_time(seconds) as scope:
+            with nullcontext() if seconds is None else in_time(seconds) as scope:
                 response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
                 async with aclosing(response):
                     await spooled(_plain(response, scope), body, MAX_ANSWER)
@@ -161,7 +162,7 @@ async def arriving(response: Response, scope: CancelScope | None = None) -> Asyn
         raise LoadFailed(fault_of(error).message) from error
 
 
-def _plain(response: Response, scope: CancelScope) -> AsyncIterator[bytes]:
+def _plain(response: Response, scope: CancelScope | None) -> AsyncIterator[bytes]:
     """The body of a response, decompressed if the server used gzip without being asked."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
@@ -227,18 +228,19 @@ def filled(template: str, values: Mapping[str, str]) -> str:
     """Fills in the template of a URL. In the query values are escaped, and parameters without a value are dropped. No
     value can escape from the path of the template: ``.`` and ``..`` segments are removed."""
 
-    def whole(name: re.Match[str]) -> str:
-        return values.get("url", "") if name[1] == "url" else escaped(name)
-
-    def escaped(name: re.Match[str]) -> str:
-        return quote(values.get(name[1], ""), safe="")
+    def put_in(text: str, *, url: str | None = None) -> str:
+        parts = _NAME.split(text)  # every second one is a name
+        parts[1::2] = [
+            url if name == "url" and url is not None else quote(values.get(name, ""), safe="") for name in parts[1::2]
+        ]
+        return "".join(parts)
 
     path, mark, query = template.partition("?")
-    path, inner, rest = _NAME.sub(whole, path).partition("?")
+    path, inner, rest = put_in(path, url=values.get("url", "")).partition("?")
     path = _DOTS.sub("", path) + inner + rest
     if not mark:
         return path
-    kept = [part for part in _NAME.sub(escaped, query).split("&") if part and not part.endswith("=")]
+    kept = [part for part in put_in(query).split("&") if part and not part.endswith("=")]
     return f"{path}?{'&'.join(kept)}" if kept else path
 
 

@@ -33,14 +33,16 @@ class RemoteSource(AskedSource):
     def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float, *, grouped: bool) -> None:
         super().__init__(config.name)
         self.type = str(config.type)
-        self._config, self._web, self._seconds, self._grouped = config, web, seconds, grouped
+        self._config, self._web = config, web
+        self._group_seconds = seconds if grouped else None
+        self._seconds = None if grouped else seconds
         self._replay_url = without_userinfo(config.replay_url)
         self._cache, self.health = Cache(cache), Health()
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         try:
             self.health.check()
-            with in_time(self._seconds) if self._grouped else nullcontext():
+            with nullcontext() if self._group_seconds is None else in_time(self._group_seconds):
                 rows = await self._rows(query)
         except SourceFailed as error:
             if not isinstance(error, NotAsked):

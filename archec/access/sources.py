@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from anyio import CancelScope, fail_after
+from anyio import CancelScope, current_time
 
 from archec.access.errors import SourceFailed
 from archec.access.query import Query
@@ -86,8 +86,7 @@ def guarded(rows: Iterator[Row], name: str, errors: Errors) -> Iterator[Row]:
 @contextmanager
 def in_time(seconds: float) -> Iterator[CancelScope]:
     """Limits the time of a block. Raises SourceFailed when it is up."""
-    try:
-        with fail_after(seconds) as scope:
-            yield scope
-    except TimeoutError as error:
-        raise SourceFailed(f"no answer within {seconds:g} s") from error
+    with CancelScope(deadline=current_time() + seconds) as scope:
+        yield scope
+    if scope.cancelled_caught:
+        raise SourceFailed(f"no answer within {seconds:g} s")

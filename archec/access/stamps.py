@@ -46,7 +46,6 @@ def _within(digits: str, least: int, most: int) -> str:
     return f"{min(max(int(digits), least), most):02d}"
 
 
-@lru_cache(maxsize=4096)
 def _day(digits: str) -> int:
     """Days since 0000-03-01. Every combination of digits has a value, so that invalid dates are sorted, too."""
     year, month, day = int(digits[:4]), int(digits[4:6]), int(digits[6:8])
@@ -55,6 +54,7 @@ def _day(digits: str) -> int:
     return year * 365 + year // 4 - year // 100 + year // 400 + (month * 306 + 5) // 10 + day - 1
 
 
+@lru_cache(maxsize=4096)
 def seconds(stamp: str) -> float:
     """A timestamp in seconds, for distances."""
     clock = int(stamp[8:14])
