@@ -99,7 +99,7 @@ class DirectoryTree(Source):
         try:
             names, kinds = _listing(directory)
         except OSError as error:
-            yield Unread.of(prefix or "?", "unreadable", f"cannot be listed: {error.strerror}")
+            yield Unread.of(prefix or "./", *_why(error))
             return
         for name in names:
             path = prefix + name
@@ -240,6 +240,10 @@ def _listing(directory: int) -> tuple[list[str], dict[str, str]]:
 
 
 def _why(error: OSError) -> tuple[str, str]:
+    """The code and message for a file or directory that cannot be read. Raises DataSetError if the fault is not its."""
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        hint = "" if error.errno == errno.ENOMEM else "allow more open files (ulimit -n)"
+        raise DataSetError(f"cannot read the data set: {error.strerror}", hint=hint)
     if error.errno == errno.ELOOP:
         return "link", "a symbolic link, which is not followed"
     if error.errno == errno.ENOENT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import tarfile
 from pathlib import Path
 
@@ -107,6 +108,25 @@ def test_what_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("sub/", "unreadable"),
     ]
     assert source.whole
+
+
+def test_a_machine_without_resources_is_no_fault_of_the_data_set(tmp_path: Path) -> None:
+    (tmp_path / "/".join("abcdefgh")).mkdir(parents=True)
+    (tmp_path / "/".join("abcdefgh") / "1.rdf").write_text("x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found: set[str] = set()
+    try:
+        for limit in range(max(map(int, os.listdir("/proc/self/fd"))) + 15):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            try:
+                items, source = read(tmp_path)
+                found.add(f"{len(items)} {source.whole}")
+            except DataSetError as error:
+                found.add(str(error).removeprefix("cannot read the data set: "))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    found.discard(f"cannot read the directory {tmp_path}: Too many open files")
+    assert found == {"Too many open files (allow more open files (ulimit -n))", "9 True"}
 
 
 @pytest.mark.parametrize("size", [10, 100_000, 5_000_000])
