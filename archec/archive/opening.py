@@ -22,7 +22,7 @@ from archec.store.layout import Layout, open_store
 from archec.store.lock import holder, run_lock
 
 _ALLOWED = (
-    "write sqlite:///PATH (relative to the configuration's folder), sqlite:////ABSOLUTE/PATH, "
+    "write sqlite:///PATH (relative to the configuration's directory), sqlite:////ABSOLUTE/PATH, "
     "mongodb://HOST/DATABASE or mongodb+srv://HOST/DATABASE"
 )
 _SCRATCH = "scratch-"

@@ -69,7 +69,7 @@ def open_memory(config: Config, options: Options, catalogue: Catalogue, report: 
                 name.unlink(missing_ok=True)
             return DirectoryMemory(path, config, options, catalogue)
     except (StorageFailed, OSError) as error:
-        message = f"all files are read, as {_ROLE.name} cannot be written ({error}): make its folder writable"
+        message = f"all files are read, as {_ROLE.name} cannot be written ({error}): make its directory writable"
         report.problem(Problem(str(path), 0, "not-remembered", message))
         return None
 
