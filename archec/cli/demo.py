@@ -15,7 +15,7 @@ from archec.cli.report import report
 from archec.cli.runreport import INDENT, gather_table
 from archec.cli.status import status
 from archec.config import DEFAULT_FILE
-from archec.demo.show import make_archive, papers_that, play
+from archec.demo.site import make_archive, papers_that, play
 from archec.errors import ConfigError
 from archec.terminal.output import echo
 from archec.terminal.progress import meter_for

@@ -18,7 +18,7 @@ from oai_support import World, texts
 
 from archec.archive.opening import Archive
 from archec.config import Config, OaiConfig, load
-from archec.demo.show import make_archive, play
+from archec.demo.site import make_archive, play
 from archec.gather.run import Options, gather
 from archec.oai.follow import Follower
 from archec.oai.index_sqlite import SQLiteIndex
