@@ -39,7 +39,7 @@ class CommitItem(NamedTuple):
     fresh: bool = False
 
 
-_MOST_WEIGHT = 12_000_000
+_MOST_WEIGHT = 4_000_000
 """Approximate number of characters in journal lines after which a batch is committed, regardless of the number of
 items. Even with JSON escapes of six bytes per character, and one more line, it fits into a batch of the journal."""
 

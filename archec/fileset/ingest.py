@@ -13,7 +13,7 @@ from archec.fileset.context import Found, IngestOptions, Work
 from archec.fileset.download import Downloader
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.lookup import held_version, read_heading
-from archec.fileset.manifest import is_whole, with_safe_paths
+from archec.fileset.manifest import is_whole, set_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.records import loss_item, manifest_of, noted_again, state_items, tist_for
 from archec.fileset.redaction import public_files, public_item, public_url
@@ -83,7 +83,7 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
     if item is None:
         raise NoPlatformMatch("there is no data set")
     options = work.options
-    item = found.item = replace(item, manifest=with_safe_paths(item.manifest or []))
+    set_safe_paths(item.manifest or [])
     wanted = options.selection.of(item.manifest or ())
     found.files = public_files(wanted)
     if not wanted and not item.bundle_only:
@@ -158,16 +158,16 @@ def _keep_state(work: Work, downloader: Downloader, found: Found, item: FilesetP
 def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:
     """The files as the manifest keeps them. Files whose bytes were held already have the same status as fetched ones,
     and a file with the same bytes and URL as before keeps its earlier row (its mirror may differ)."""
+    done = Status.SUCCESS.value
+    found = [replace(file, status=done) if is_whole(file) and file.status != done else file for file in files]
     state = known.history.last_held if known is not None else None
-    before = {file.path: file for file in work.archive.catalogue.manifest(state)} if state is not None else {}
-    return [_as_before(before.get(file.path), file) if is_whole(file) else file for file in files]
-
-
-def _as_before(before: FilesetManifestFile | None, file: FilesetManifestFile) -> FilesetManifestFile:
-    if file.status != Status.SUCCESS:
-        file = replace(file, status=Status.SUCCESS.value)
-    same = before is not None and (before.sha256, before.platform_url) == (file.sha256, file.platform_url)
-    return before if before is not None and same and before.status == file.status else file
+    if state is not None:
+        places = {(file.path, file.platform_url, file.sha256): n for n, file in enumerate(found) if file.status == done}
+        for before in work.archive.catalogue.manifest(state):
+            place = places.get((before.path, before.platform_url, before.sha256))
+            if place is not None and before.status == done:
+                found[place] = before
+    return found
 
 
 def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> bool:

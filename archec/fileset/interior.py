@@ -5,6 +5,7 @@ Bundles are untrusted: names may be unsafe, sizes wrong, and members may expand 
 
 from __future__ import annotations
 
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
-from typing import IO, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -21,14 +22,27 @@ from archec.digest import Digests
 from archec.errors import NotHeld
 from archec.fileset.fields import clean
 from archec.fileset.paths import unsafe
+from archec.fileset.platforms.base import MOST_FILES
 from archec.fileset.status import Status
+from archec.redif.inflate import Damaged, Raw, chunks
 from archec.text.sniff import sniff
 
 _PIECE = 1 << 20
+_PADDING = 100
+"""Chunks after the last file of a tar file that are read."""
 _NO_FILES = frozenset({"MANIFEST.TXT"})
 """Lists of contents that platforms add to their bundles."""
-BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError, ValueError, OSError)
+_BROKEN_MEMBER = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
+BROKEN = (*_BROKEN_MEMBER, tarfile.TarError, Damaged, NotImplementedError, ValueError)
 """Errors that reading a damaged or hostile bundle may raise."""
+_MOST_OF_HEADER = 1 << 20
+"""Bytes of an extended header of tar, which is read into memory as a whole."""
+_DIRECTORY = 1 << 20, 400
+"""Bytes of the central directory of a zip file: so many, and so many for each file that it may have."""
+_STEP = 4096
+"""Bytes that are read at once of what zipfile decompresses without a limit (bzip2 and LZMA): up to 80 MB in memory."""
+_FOLDERS = 10
+"""Entries of a tar file for each file that it may have: directories are entries, too."""
 
 
 class OutOfBounds(ValueError):
@@ -52,7 +66,7 @@ def interior(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
     found: list[FilesetManifestFile] = []
     left = bounds.size
     names: Counter[str] = Counter()
-    for name, size, stream, why in _members(bundle):
+    for name, size, stream, why in _members(bundle, bounds.files):
         if len(found) >= bounds.files:
             raise OutOfBounds(Status.TOO_MANY_FILES, f"more than {bounds.files} files")
         if name in _NO_FILES:
@@ -68,30 +82,98 @@ def interior(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
     return found
 
 
-def _members(bundle: BinaryIO) -> Generator[tuple[str, int, IO[bytes] | None, str], None, None]:
+class _InSteps:
+    """A file of which at most ``most`` bytes are read at once. If more are wanted, it reads less, or if it ``refuses``,
+    raises OutOfBounds."""
+
+    def __init__(self, file: IO[bytes], most: int, *, refuses: bool = False) -> None:
+        self._file, self._most, self._refuses = file, most, refuses
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        if size > self._most and self._refuses:
+            raise OutOfBounds(Status.TOO_MANY_FILES, f"a list of files of {size} bytes")
+        return self._file.read(min(size, self._most))
+
+
+class _Chunks:
+    """Chunks as a file that is read in pieces of at most their size."""
+
+    def __init__(self, of: Iterator[bytes]) -> None:
+        self._of, self._data = of, b""
+
+    def read(self, size: int) -> bytes:
+        self._data = self._data or next(self._of, b"")
+        data, self._data = self._data[:size], self._data[size:]
+        return data
+
+
+class _Header(tarfile.TarInfo):
+    """A header of tar. tarfile itself takes damaged ones for the end, and reads extended ones of any size."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> _Header:
+        try:
+            return super().fromtarfile(tarfile_)
+        except tarfile.HeaderError as error:
+            if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]
+                raise
+            raise tarfile.ReadError(f"a damaged header: {error}") from error
+
+    def _proc_member(self, tarfile_: tarfile.TarFile) -> Any:
+        if self.type in _EXTENDED and self.size > _MOST_OF_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._refuse_sparse()
+        return super()._proc_member(tarfile_)  # type: ignore[misc]
+
+    def _refuse_sparse(self, *_: object) -> None:
+        raise tarfile.ReadError("a sparse file, whose list of holes may have any length")
+
+    _proc_gnusparse_10 = _refuse_sparse
+
+
+_EXTENDED = (
+    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE,
+)  # fmt: skip
+
+
+def _members(bundle: BinaryIO, most: int) -> Generator[tuple[str, int, IO[bytes] | None, str], None, None]:
     """Yields (name, size, stream, "") for each file, or (name, size, None, reason) for one that cannot be opened."""
-    if zipfile.is_zipfile(bundle):
+    bundle.seek(0)
+    if bundle.read(2) == b"PK" and zipfile.is_zipfile(bundle):  # a tar file may end with a zip file
         bundle.seek(0)
-        with zipfile.ZipFile(bundle) as whole:
+        limited = _InSteps(bundle, _DIRECTORY[0] + most * _DIRECTORY[1], refuses=True)
+        with zipfile.ZipFile(cast(IO[bytes], limited)) as whole:
             for info in whole.infolist():
-                if info.is_dir():
+                if info.filename.endswith("/"):
                     continue
                 if info.flag_bits & 1:
                     yield info.filename, info.file_size, None, "encrypted"
                     continue
                 try:
                     with whole.open(info) as stream:
-                        yield info.filename, info.file_size, stream, ""
+                        is_limited = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+                        steps = stream if is_limited else cast(IO[bytes], _InSteps(stream, _STEP))
+                        yield info.filename, info.file_size, steps, ""
                 except NotImplementedError as error:
                     yield info.filename, info.file_size, None, str(error)
         return
     bundle.seek(0)
-    with tarfile.open(fileobj=bundle, mode="r|*") as tar:
-        for member in tar:
+    unpacked = chunks(Raw(bundle))
+    with tarfile.open(fileobj=cast(BinaryIO, _Chunks(unpacked)), mode="r|", tarinfo=_Header) as tar:
+        for _ in range(most * _FOLDERS):
+            if (member := tar.next()) is None:
+                break
+            cast(Any, tar).members = []  # which tarfile would keep
             if member.isreg():
                 yield member.name, member.size, tar.extractfile(member), ""
             elif not member.isdir():
                 yield member.name, 0, None, "a link or a device"
+        else:
+            raise OutOfBounds(Status.TOO_MANY_FILES, f"more than {most * _FOLDERS} files and directories")
+        for _ in islice(unpacked, _PADDING):  # with the checksum at their end
+            pass
 
 
 def _read(name: str, size: int, stream: IO[bytes] | None, why: str, left: int) -> FilesetManifestFile:
@@ -106,7 +188,7 @@ def _read(name: str, size: int, stream: IO[bytes] | None, why: str, left: int) -
             digests.update(data)
             if digests.size > left:
                 break
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except _BROKEN_MEMBER as error:
         return FilesetManifestFile(path, size, extra={"error": str(error)[:200]}, status=Status.MISMATCH.value)
     extra = {"path_problem": reason} if reason else None
     return FilesetManifestFile(
@@ -131,7 +213,7 @@ class Member:
 def open_member(bundle: BinaryIO, path: str, number: int = 1) -> Iterator[Member]:
     """Opens a file in a bundle for reading. Of several with the same path it is the one with this ``number``, counted
     from 1. Raises NotHeld if there is none, or if the bundle cannot be read."""
-    with closing(_members(bundle)) as members:
+    with closing(_members(bundle, MOST_FILES)) as members:
         with _readable(path):
             same = (member for member in members if clean(member[0]) == path)
             found = next(islice(same, number - 1, None), None)

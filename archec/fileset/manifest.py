@@ -106,19 +106,18 @@ def safe_path(file: FilesetManifestFile) -> str:
     return path if isinstance(path, str) else file.path
 
 
-def with_safe_paths(wanted: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
-    """Adds the safe path of each file to its ``extra``. Files with an unsafe path get the status ``unsafe-path``."""
-    reasons = [unsafe(file.path) for file in wanted]
-    paths = iter(safe_paths(file.path for file, reason in zip(wanted, reasons, strict=True) if not reason))
-    found = []
-    for file, reason in zip(wanted, reasons, strict=True):
+def set_safe_paths(files: list[FilesetManifestFile]) -> None:
+    """Replaces each file by one with its safe path in ``extra``. Files with an unsafe path get the status
+    ``unsafe-path``."""
+    reasons = [unsafe(file.path) for file in files]
+    paths = iter(safe_paths([file.path for file, reason in zip(files, reasons, strict=True) if not reason]))
+    for number, reason in enumerate(reasons):
         if reason:
-            found.append(_with(file, status=Status.UNSAFE_PATH.value, path_problem=reason))
+            files[number] = _with(files[number], status=Status.UNSAFE_PATH.value, path_problem=reason)
             continue
         safe = next(paths)
         problem = {"path_problem": safe.problem} if safe.problem else {}
-        found.append(_with(file, safe_path=safe.path, **problem))
-    return found
+        files[number] = _with(files[number], safe_path=safe.path, **problem)
 
 
 class Selection(NamedTuple):

@@ -17,7 +17,7 @@ from archec.fileset.fetching import as_stored, fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import capture_of, held_version, open_file
-from archec.fileset.manifest import as_kept, is_whole, safe_path, with_safe_paths
+from archec.fileset.manifest import as_kept, is_whole, safe_path, set_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import MOST_FILES, FilesetPlatformHelper, manifest_file
 from archec.fileset.redaction import public_files, public_url
@@ -138,7 +138,8 @@ class WebBundledStrategy(FilesetIngestStrategy):
             return self._result(error.status, [], f"the bundle has {error}")
         except BROKEN as error:
             return self._result(Status.BUNDLE_INCOMPLETE, [], f"the bundle cannot be read: {str(error)[:300]}")
-        files, lacking = _compared(item.manifest or [], with_safe_paths(found))
+        set_safe_paths(found)
+        files, lacking = _compared(item.manifest or [], found)
         status = Status.BUNDLE_INCOMPLETE if lacking else overall(files, single=False)
         message = _first_failure(files)
         if lacking:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import struct
 import tarfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -83,6 +84,66 @@ def test_hostile_names_encrypted_and_broken_members_are_told_of() -> None:
     assert found["../../evil"].status == "unsafe-path"
     assert (found["secret"].status, found["secret"].extra) == ("not-processed", {"error": "encrypted"})
     assert found["good"].status == "success"
+
+
+def bomb(kind: str) -> bytes:
+    """What unpacks to more than 200 MB, where a reader of its lists needs all of that in memory."""
+    zeros, target = bytes(1 << 20), io.BytesIO()
+    if kind == "directory":
+        entry = b"PK\x01\x02" + bytes(24) + b"\x01" + bytes(17) + b"p"
+        count = 100_000
+        end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, count * len(entry), 30, 0)
+        return b"PK\x03\x04" + bytes(26) + entry * count + end
+    info = tarfile.TarInfo("p")
+    if kind == "directories":
+        info.type = tarfile.DIRTYPE
+        return gzip.compress(info.tobuf() * 200_000, 1)
+    info.type, info.size = {"pax": tarfile.XHDTYPE, "name": tarfile.GNUTYPE_LONGNAME}[kind], 200 << 20
+    with gzip.open(target, "wb", 1) as packed:
+        packed.write(info.tobuf(tarfile.USTAR_FORMAT))
+        for _ in range(200):
+            packed.write(zeros)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["directory", "directories", "pax", "name"])
+def test_a_bomb_in_the_lists_of_a_bundle_takes_no_memory(kind: str) -> None:
+    data = io.BytesIO(bomb(kind))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BROKEN):
+            interior(data, Bounds(1000, 1 << 30))
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compressions_are_read_in_steps_and_their_damage_is_that_of_a_file(method: int) -> None:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as bundle:
+        for name, data in {"p": bytes(3_000_000), "q": hashlib.shake_256().digest(1000), "r": b"r"}.items():
+            bundle.writestr(name, data)
+    whole = target.getvalue()
+    assert [(file.size, file.status) for file in interior(io.BytesIO(whole), LARGE)] == [
+        (3_000_000, "success"), (1000, "success"), (1, "success"),
+    ]  # fmt: skip
+    at = whole.index(b"PK\x03\x04", 4) + 31
+    damaged = whole[: at + 100] + bytes(20) + whole[at + 120 :]
+    assert [file.status for file in interior(io.BytesIO(damaged), LARGE)] == ["success", "mismatch", "success"]
+
+
+def test_a_tar_file_is_read_to_its_end() -> None:
+    plain = gzip.decompress(tarred({**FILES, "last.zip": zipped({"inner": b"x"})}))
+    paths = ["Code/run.do", "Data/a.csv", "empty", "last.zip", "link"]
+    assert [file.path for file in interior(io.BytesIO(plain), LARGE)] == paths
+    damaged = plain.replace(b"Data/a.csv", b"Data/b.csv")
+    sparse = tarfile.TarInfo("p")
+    sparse.type = tarfile.GNUTYPE_SPARSE
+    broken = (damaged, plain.rstrip(b"\0"), plain[:1024], sparse.tobuf() + bytes(1024), gzip.compress(plain)[:-4])
+    for data in broken:
+        with pytest.raises(BROKEN):
+            interior(io.BytesIO(data), LARGE)
 
 
 def test_zip64_is_read() -> None:
