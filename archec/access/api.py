@@ -84,7 +84,7 @@ async def _row_at(step: Step, viewer: Viewer, loader: WarcLoader, filename: str,
     except (LoadFailed, UsageError):
         return None
     for query in queries:
-        rows = await step.answer(query, Errors(), viewer.visible)
+        rows = await step.answer(query, Errors(), viewer)
         same = (row for row in rows if all(row.text(name) == value for name, value in fields.items()))
         if (row := await to_thread.run_sync(next, same, None)) is not None:
             check_record(record, row, viewer)
@@ -110,6 +110,7 @@ _METHODS = {
 }
 """The methods of modes that accept more than GET and HEAD. ``resource`` accepts any."""
 
+_NO_STEPS = (Step((), (), (), 0.0, grouped=False),)
 _OF_DEFAULT = ("web", "wayback", "cdx")
 """First parts of paths that mean the default collection."""
 _SERVED = {"/wayback": "available", "/cdx": "search/cdx"}
@@ -135,9 +136,12 @@ class Api:
             asked = exchange.take.one("collection") if shown == "cdx" else ""
             name = asked or self._default
         collection = self._collections.get(name)
-        if collection is None or not viewer.opens(name):
+        if collection is None and viewer.sees_nothing_by_default:
+            collection = Collection(name, _NO_STEPS)  # refused like one in which nothing is found, in the same time
+        elif collection is None or not viewer.opens(name):
             raise viewer.nothing(f"Collection not found: {name}")
-        exchange.note["collection"] = name
+        else:
+            exchange.note["collection"] = name
         methods = _METHODS.get(mode, _READING)
         if exchange.method not in methods and mode != "resource":
             viewer.check_empty()

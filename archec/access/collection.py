@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -21,6 +21,7 @@ from archec.access.ordering import first_of_each, merge_rows, sort_rows
 from archec.access.query import Filter, Query
 from archec.access.rows import Row
 from archec.access.sources import AskedSource, Errors, LocalSource, Source, in_time
+from archec.access.viewer import Viewer
 
 MAX_DIGESTS = 100_000
 """Maximum number of captures that are remembered by their digests."""
@@ -71,8 +72,6 @@ def within(rows: Iterable[Row], since: str, until: str) -> Iterator[Row]:
 
 
 T = TypeVar("T")
-Visible = Callable[[Iterator[Row]], Iterator[Row]]
-"""Drops the rows that a viewer may not see, and marks the withdrawn ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,12 @@ class Step:
     timeout: float
     grouped: bool
 
-    async def answer(self, query: Query, errors: Errors, visible: Visible) -> Iterator[Row]:
-        return apply(visible(await self._rows(query, errors)), query)
+    async def answer(self, query: Query, errors: Errors, viewer: Viewer) -> Iterator[Row]:
+        """The rows that a viewer may see. Where that is none, whatever there is, no source is queried, so that neither
+        the time nor an error tells what there is."""
+        if not viewer.may_see(query.range):
+            return iter(())
+        return apply(viewer.visible(await self._rows(query, errors)), query)
 
     async def _rows(self, query: Query, errors: Errors) -> Iterator[Row]:
         """The merged rows of all sources that answer in time."""
@@ -121,11 +124,11 @@ class Collection:
     steps: tuple[Step, ...]
     fed: Path | None = None
 
-    async def rows(self, query: Query, errors: Errors, visible: Visible) -> Iterator[Row]:
+    async def rows(self, query: Query, errors: Errors, viewer: Viewer) -> Iterator[Row]:
         """Returns the rows that match a query, from the first step that has any. ``errors`` is complete only once the
         rows have been read."""
         for step in self.steps:
-            rows = await step.answer(query, errors, visible)
+            rows = await step.answer(query, errors, viewer)
             first = await first_of(rows, query)
             if first is not None:
                 return chain([first], rows)

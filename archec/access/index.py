@@ -165,7 +165,7 @@ async def answer_index(
     if pages is not None:
         query = replace(query, range=pages.range)
     errors = Errors()
-    rows = await collection.rows(query, errors, viewer.visible)
+    rows = await collection.rows(query, errors, viewer)
     if not query.show_source:
         rows = (row.without_source() for row in rows)
     chunks = chunked(_parts(rows, query))
@@ -186,10 +186,12 @@ async def visible_pages(
 ) -> Pages | None:
     """The pages that the parameters ask for, or None if they ask for none. The number of pages is 0 if the viewer may
     see none of the rows, or if there are none in the only block."""
+    if not viewer.may_see(query.range):
+        viewer.check_empty()
     pages = await to_thread.run_sync(pages_of, collection, query, given)
     if pages is None or (viewer.sees_all and pages.blocks != 1):
         return pages
-    rows = await collection.rows(replace(query, limit=1, filters=()), Errors(), viewer.visible)
+    rows = await collection.rows(replace(query, limit=1, filters=()), Errors(), viewer)
     if await to_thread.run_sync(next, rows, None) is not None:
         return pages
     viewer.check_empty()

@@ -94,7 +94,7 @@ async def view(collection: Collection, viewer: Viewer, url: str, stamp: str, err
 
 async def _view_of_all(collection: Collection, viewer: Viewer, url: str, stamp: str, errors: Errors) -> View | None:
     """As :func:`view`, with a single query for all captures, so that other servers are queried once."""
-    rows = list(islice(await collection.rows(all_of(url), errors, viewer.visible), DEFAULT_LIMIT))
+    rows = list(islice(await collection.rows(all_of(url), errors, viewer), DEFAULT_LIMIT))
     if not rows:
         return None
     wanted = seconds(stamp) if stamp else 0.0
@@ -105,7 +105,7 @@ async def _view_of_all(collection: Collection, viewer: Viewer, url: str, stamp: 
 
 
 async def _one(collection: Collection, viewer: Viewer, query: Query, errors: Errors) -> Row | None:
-    rows = await collection.rows(replace(query, limit=1), errors, viewer.visible)
+    rows = await collection.rows(replace(query, limit=1), errors, viewer)
     return next(rows, None)
 
 
@@ -150,7 +150,7 @@ async def timemap(collection: Collection, viewer: Viewer, at: Addresses, form: s
         viewer.check_empty()
         raise Refused(400, f"output={form[:40]} not supported")
     errors = Errors()
-    rows = await collection.rows(all_of(at.url), errors, viewer.visible)
+    rows = await collection.rows(all_of(at.url), errors, viewer)
     wanted = await to_thread.run_sync(_page_of, rows, page)
     if not wanted.rows:
         viewer.check_empty()

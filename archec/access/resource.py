@@ -51,7 +51,7 @@ async def load(collection: Collection, query: Query, viewer: Viewer, errors: Err
     there is none."""
     refused: Refused | None = None
     for step in collection.steps:
-        rows = await step.answer(query, errors, viewer.visible)
+        rows = await step.answer(query, errors, viewer)
         while (row := await first_of(rows, query)) is not None:
             try:
                 record = await _try(step, row, viewer, errors, asked)
@@ -146,7 +146,7 @@ async def _original(collection: Collection, row: Row, record: Record, viewer: Vi
         return None
     tried = 0
     for other in collection.steps:
-        rows = await other.answer(query, errors, viewer.visible)
+        rows = await other.answer(query, errors, viewer)
         while tried < _MAX_ORIGINALS and (found := await first_of(rows, query)) is not None:
             if digest and _digest(found.text("digest")) not in ("", digest):
                 continue

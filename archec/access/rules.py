@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from archec.access.query import key_of, uri_of
+from archec.access.query import KeyRange, key_of, uri_of
 from archec.access.rows import Row
 from archec.access.stamps import to_tist
 from archec.config import RuleConfig
@@ -94,6 +94,16 @@ class Rules:
                 break
         return 0
 
+    def may_show(self, within: KeyRange, address: str, now: float) -> bool:
+        """Whether a client at ``address`` without a token may see anything that has one of these keys."""
+        for rule in self.rules:
+            holds = _holds_within(rule, within, address, now)
+            if holds is not False and rule.rights != "closed":
+                return True
+            if holds:
+                return False
+        return self.open != "none"
+
     @property
     def may_open(self) -> bool:
         """Whether anything is visible without a token."""
@@ -136,6 +146,25 @@ def _holds(rule: RuleConfig, subject: Subject, address: str, now: float) -> bool
             return False
         found = found and answer
     return found
+
+
+def _holds_within(rule: RuleConfig, within: KeyRange, address: str, now: float) -> bool | None:
+    """Whether all conditions of a rule hold for everything with these keys; None if that depends on more."""
+    if rule.networks and not _is_within(address, rule.networks):
+        return False
+    if rule.until and not rule.until.endswith("y") and not _is_in_force(rule, Subject(""), now):
+        return False
+    depends = bool(rule.archive or rule.series or rule.handle or rule.mime or rule.until)
+    if rule.host or rule.url_prefix:
+        with suppress(UsageError):
+            if within.key and "?__wb_" not in within.key:
+                return _has_key(within.key, rule) and (None if depends else True)
+            start = _prefix(rule.url_prefix).start if rule.url_prefix else _keys_of_host(rule.host)[0]
+            first = start.encode("utf-8", "surrogatepass")
+            if first >= within.end or first + b"\xff" <= within.start:
+                return False
+        return None
+    return None if depends else True
 
 
 def _answers(rule: RuleConfig, subject: Subject, address: str, now: float) -> Iterator[bool | None]:
@@ -206,11 +235,15 @@ def _is_at(url: str, rule: RuleConfig) -> bool | None:
     the rule. As only keys are compared, URLs that are looked up under one key are judged alike. None if the URL cannot
     be parsed."""
     try:
-        key = key_of(url)
-        is_below = not rule.url_prefix or _prefix(rule.url_prefix).begins(key)
-        return is_below and (not rule.host or _is_on(key, rule.host))
+        return _has_key(key_of(url), rule)
     except UsageError:
         return None
+
+
+def _has_key(key: str, rule: RuleConfig) -> bool:
+    """Whether URLs with this key are at the place that a rule names. Raises UsageError for an invalid place."""
+    is_below = not rule.url_prefix or _prefix(rule.url_prefix).begins(key)
+    return is_below and (not rule.host or _is_on(key, rule.host))
 
 
 def _is_on(key: str, host: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from archec.access.errors import Refused, unauthorized
+from archec.access.query import KeyRange
 from archec.access.rows import NOWHERE, Row
 from archec.access.rules import Decision, Level, Rules, Subject, subject_of
 from archec.access.tokens import Right, Token
@@ -45,6 +46,10 @@ class Viewer(Struct, frozen=True):
     def decide(self, row: Row) -> Decision:
         subject = Subject("") if self.rules.are_trivial else self.look_up(row)
         return self.rules.decide(subject, self.address, time.time())
+
+    def may_see(self, within: KeyRange) -> bool:
+        """Whether there may be rows with these keys that are visible to this viewer."""
+        return self.allows("metadata") or self.rules.may_show(within, self.address, time.time())
 
     def visible(self, rows: Iterator[Row]) -> Iterator[Row]:
         """Yields the rows visible to this viewer. Withdrawn rows are marked as such."""

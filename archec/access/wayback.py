@@ -152,7 +152,7 @@ async def answer_wayback(
     errors = Errors()
     if wanted.resolve:
         whole = replace(query, order="ascending", closest="", since="", until="")
-        rows = await collection.rows(whole, errors, viewer.visible)
+        rows = await collection.rows(whole, errors, viewer)
         # per URL, so that a part of a result is the same as in the whole
         of_urls = groupby(rows, key=lambda row: row.urlkey)
         rows = chain.from_iterable(resolve_revisits(captures, add=True) for _, captures in of_urls)
@@ -162,7 +162,7 @@ async def answer_wayback(
         else:
             rows = sort_rows(rows, query)
     else:
-        rows = await collection.rows(query, errors, viewer.visible)
+        rows = await collection.rows(query, errors, viewer)
     chunks = chunked(_parts(rows, wanted))
     first = await to_thread.run_sync(next, chunks, b"")
     if first in (b"", _NO_ROWS):

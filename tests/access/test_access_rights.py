@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -23,11 +24,12 @@ from access_support import LISTER, READER, WRITER, client, configured, give_toke
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from remote_archives import archives
 from small_disk import small_disk
 
 from archec.access.errors import Refused
 from archec.access.gate import AuditLog, Gate, TransferEnded
-from archec.access.query import key_of, uri_of
+from archec.access.query import MatchType, key_of, key_range, uri_of
 from archec.access.rows import NOWHERE, Origin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, hash_of
@@ -209,6 +211,57 @@ def test_open_metadata_and_rules_for_anybody(tmp_path: Path) -> None:
         assert lister.get("/a/index?url=y.org").text
     with serving(world(tmp_path, "access: {rules: [{rights: open}]}")) as url, client(url, "") as get:
         assert get.get("/a/index?url=none.org").status_code == 200
+
+
+def test_where_nothing_can_be_visible_nothing_is_asked(tmp_path: Path) -> None:
+    """Whoever may see nothing of a URL does not learn from the time either what there is, nor which collections."""
+    with archives() as remote:
+        rules = "access: {rules: [{host: y.org, rights: open}, {host: a.org, rights: closed}, {mime: a/b, rights: open}"
+        rules += "]}"
+        config = configured(tmp_path, f"collections: {{a: 'cdx+{remote.url}/cdx'}}\n{rules}")
+        give_tokens(config)
+        with serving(config) as url, client(url, "") as get:
+            for path in PATHS:
+                for one in (path, path.replace("/a", "/nowhere", 1), f"{path}&collection=nowhere"):
+                    answer = get.get(one.replace("x.org", "a.org"))
+                    assert (answer.status_code, answer.text) == (401, '{"message": "A token is needed"}\n'), one
+            assert not remote.asked
+            assert get.get("/a/index?url=y.org").status_code == get.get("/a/index?url=z.org").status_code == 401
+            assert len(remote.asked) == 2
+
+
+_HOSTS = ("x.org", "a.x.org", "xy.org", "x.org:81", "y.org", "192.0.2.1")
+_CONDITIONS = st.fixed_dictionaries(
+    {"rights": st.sampled_from(["open", "metadata", "closed", "withdrawn"])},
+    optional={
+        "host": st.sampled_from(["x.org", "a.x.org", "org", "y.org", "192.0.2.1"]),
+        "url_prefix": st.sampled_from(
+            ["http://x.org/", "http://x.org", "http://x.org/a", "http://y.org/a?b=1", "urn:"]
+        ),
+        "mime": st.just("text/html"),
+        "networks": st.just(("10.0.0.0/8",)),
+        "until": st.sampled_from(["2001-01-01", "9y"]),
+        "archive": st.just("aaa"),
+    },
+)
+
+
+@given(
+    st.lists(_CONDITIONS, max_size=4),
+    st.sampled_from(["none", "metadata"]),
+    st.sampled_from(["", "10.0.0.1"]),
+    st.lists(st.sampled_from([f"http://{host}{path}" for host in _HOSTS for path in ("/", "/a", "/a/b?b=1", "/b")])),
+    st.sampled_from([f"{host}{path}" for host in _HOSTS for path in ("", "/", "/a", "/a?b=1")]),
+    st.sampled_from(["exact", "prefix", "host", "domain"]),
+)
+def test_what_may_be_visible_is_asked_for(
+    conditions: list[dict[str, Any]], opened: str, address: str, urls: list[str], asked: str, match: MatchType
+) -> None:
+    viewer = Viewer(None, address, Rules(tuple(RuleConfig(**one) for one in conditions), opened))
+    within = key_range(asked, match)
+    made = [line(url, "20140101000000") for url in urls]
+    rows = [any_row(one, NOWHERE) for one in made if within.start <= one < within.end]
+    assert viewer.may_see(within) or not list(viewer.visible(row for row in rows if row is not None))
 
 
 def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
