@@ -344,7 +344,7 @@ def _row(catalogue: Catalogue, ingest: Ingest, dialect: Dialect) -> str:
         "platform_domain": ingest.platform_domain,
         "platform_id": ingest.platform_id,
         "ingest_strategy": ingest.ingest_strategy or None,
-        "total_size": ingest.total_size,
+        "total_size": ingest.total_size if (ingest.total_size or 0) < 1 << 63 else None,
         "file_count": ingest.file_count,
         "archiveorg_item_name": ingest.archiveorg_item_name or None,
         "archiveorg_item_bundle_path": ingest.archiveorg_bundle_path or None,

@@ -91,7 +91,8 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
     chosen = replace(item, manifest=wanted)
     limits = work.archive.config.fileset
     found.preferred = options.strategy or choose_strategy(chosen, limits)
-    found.strategy = found.preferred if work.items is not None else found.preferred.on_web
+    may_upload = work.items is not None and item.platform_status == Status.SUCCESS
+    found.strategy = found.preferred if may_upload else found.preferred.on_web
     if options.max_files is not None:
         limits = dataclasses.replace(limits, max_file_count=options.max_files)
     if options.max_total is not None:

@@ -425,6 +425,16 @@ def test_sql_has_the_files_of_a_data_set_that_is_not_held(filesets: Filesets, pl
     assert len([line for line in filesets.dump() if line["collection"] == "manifests"]) == 1
 
 
+def test_sql_of_sizes_beyond_those_of_its_integers(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 10})
+    for row in platform.bodies["/api/records/7"]["files"]:
+        row["size"] = 2**63 - 1
+    (result,) = filesets.ingest(url)
+    assert (result.status, result.total_size) == ("too-large-size", 2**64 - 2)
+    _, script = command(filesets, "export-sql", "--dialect", "postgresql")
+    assert str(2**64 - 2) not in script
+
+
 def test_sqlite_takes_rows_without_a_manifest(filesets: Filesets, platform: Platform) -> None:
     zenodo(platform, 7, {})
     filesets.ingest(f"{platform.url}/records/7")

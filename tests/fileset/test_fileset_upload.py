@@ -69,6 +69,22 @@ def test_the_files_come_into_an_item_with_its_metadata(uploading: Filesets, plat
         assert not path.is_file() or b"secret" not in path.read_bytes(), path
 
 
+def test_what_a_token_opens_is_not_uploaded(
+    uploading: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 20})
+    monkeypatch.setenv("TEST_TOKEN", "hush-hush")
+    platforms = {"zenodo": {"hosts": [platform.host], "rate": "none", "token": "TEST_TOKEN"}}
+    group = {"web_max_files": 1, "archiveorg_s3": platform.url, "archiveorg_url": platform.url, "platforms": platforms}
+    filesets = make_archive(Path(uploading.config.base), platform, fileset=group)
+    platform.bodies["/api/records/7"]["metadata"] |= {"access_right": "restricted"}
+    (result,) = filesets.ingest(url)
+    assert (result.status, result.ingest_strategy) == ("success", "web-fileset")
+    assert (result.ingest_strategy_preferred, platform.puts) == ("archiveorg-fileset", [])
+    platform.bodies["/api/records/7"]["metadata"] |= {"access_right": "open"}
+    assert filesets.ingest(url, force=True)[0].ingest_strategy == "archiveorg-fileset"
+
+
 def test_a_file_alone_and_a_bundle(uploading: Filesets, platform: Platform) -> None:
     (result, file) = uploading.ingest(zenodo(platform, 7, {"p": 10}), strategy=IngestStrategy.ARCHIVEORG_FILE)
     assert (result.status, file.archiveorg_item_name) == ("success-file", named(platform, 7))

@@ -64,6 +64,7 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
             url, known, [file for file in files if file is not None], title=_first(meta["title"]), name=known,
             meta={"license": license_of(meta["licenseurl"])},
             page=urljoin(base, f"/details/{known}"), bundle=urljoin(base, f"/compress/{known}"),
+            restricted=may_read and any(row["private"].flag() for row in body["files"].items()),
             published=next((one.tist() for one in meta["publicdate"].one_or_more()), 0),
         )  # fmt: skip
 

@@ -28,6 +28,7 @@ from archec.fileset.status import (
     PlatformHttpError,
     PlatformNotFound,
     PlatformRestrictedError,
+    Status,
 )
 
 MOST_FILES = 100_000
@@ -174,6 +175,16 @@ class FilesetPlatformHelper:
         """Whether a token is sent to the API with this base URL, so that only its answers say what is restricted."""
         return bool(self.config.token) and self.trusts(base)
 
+    def restricted(self, base: str, check: Callable[[], None]) -> bool:
+        """Whether ``check`` raises PlatformRestrictedError. Raises it unless a token may open the data set."""
+        try:
+            check()
+        except PlatformRestrictedError:
+            if not self.may_read(base):
+                raise
+            return True
+        return False
+
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
         """The URL to ask about: that of the landing page if it is the platform's, else the requested one."""
         if resource is not None and self.serves(resource.terminal_url) and self.matches(resource.terminal_url):
@@ -235,15 +246,18 @@ class FilesetPlatformHelper:
         bundle_only: bool = False,
         published: int = 0,
         work_doi: str | None = None,
+        restricted: bool = False,
     ) -> FilesetPlatformItem:
         """Builds the description of the data set with this URL. ``name`` and ``meta`` are name and metadata of an item
         of archive.org; the title is added to ``meta``. Defaults: ``version`` is ``order`` with dots, ``work_id`` the id
-        of the version, ``name`` is built from domain, id and version. Raises PlatformError for too many files."""
+        of the version, ``name`` is built from domain, id and version. ``restricted``: files are not open to everybody.
+        Raises PlatformError for too many files."""
         if len(manifest) > MOST_FILES:
             raise PlatformError(f"the answer: lists more than {MOST_FILES} files")
         domain, text = self.domain(url), ".".join(map(str, order)) if version is None else version
         return FilesetPlatformItem(
             platform_name=self.name,
+            platform_status=(Status.PLATFORM_RESTRICTED if restricted else Status.SUCCESS).value,
             platform_domain=domain,
             platform_id=platform_id,
             manifest=manifest,

@@ -138,6 +138,7 @@ class DataverseHelper(FilesetPlatformHelper):
             page=urljoin(base, f"/dataset.xhtml?persistentId={quoted(known)}"),
             bundle=f"{base}/access/dataset/:persistentId/?persistentId={quoted(known)}&format=original",
             published=version["releaseTime"].tist() or version["lastUpdateTime"].tist(),
+            restricted=any(file.status is None and "why" in (file.extra or {}) for file in manifest),
         )  # fmt: skip
 
 

@@ -47,15 +47,7 @@ class DryadHelper(FilesetPlatformHelper):
         data = answer.json()
         known = data["identifier"].text()
         check_known(asked.lower(), known.lower())
-        may_read = self.may_read(base)
-        if (data["visibility"].text_or_none() or "public") != "public" and not may_read:
-            raise PlatformRestrictedError("the data set is not public")
-        state, published = data["curationStatus"].text_or_none(), data["publicationDate"]
-        if state in ("Withdrawn", "Retracted"):
-            raise PlatformGone(f"the data set was {state.lower()}")
-        if state == "Embargoed" and not may_read:
-            until = f" until {published.text()}" if published.tist() else ""
-            raise PlatformRestrictedError(f"the files are embargoed{until}", due=published.tist())
+        restricted = self.restricted(base, lambda: _check_open(data))
         link = data["_links"]["stash:version"]["href"]
         if link.is_null:
             raise PlatformNotFound("the data set has no published version")
@@ -68,8 +60,20 @@ class DryadHelper(FilesetPlatformHelper):
         return self.item(
             url, known, manifest, title=data["title"].text_or_none(), order=(number,) if number is not None else (),
             meta={"license": license_of(data["license"])},
-            page=urljoin(url, f"/dataset/{known}"), published=published.tist(),
+            page=urljoin(url, f"/dataset/{known}"), published=data["publicationDate"].tist(), restricted=restricted,
         )  # fmt: skip
+
+
+def _check_open(data: Field) -> None:
+    """Raises the FilesetProblem of a data set that was withdrawn, or is not public."""
+    state, published = data["curationStatus"].text_or_none(), data["publicationDate"]
+    if state in ("Withdrawn", "Retracted"):
+        raise PlatformGone(f"the data set was {state.lower()}")
+    if (data["visibility"].text_or_none() or "public") != "public":
+        raise PlatformRestrictedError("the data set is not public")
+    if state == "Embargoed":
+        until = f" until {published.text()}" if published.tist() else ""
+        raise PlatformRestrictedError(f"the files are embargoed{until}", due=published.tist())
 
 
 def _files(rows: Field, base: str) -> Iterator[FilesetManifestFile]:

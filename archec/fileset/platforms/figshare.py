@@ -91,8 +91,9 @@ class FigshareHelper(FilesetPlatformHelper):
         if version and number is not None and int(version) != number:
             raise FilesetPlatformScopeError(f"version {version} was asked for, and the answer is of {number}")
         rows = list(article["files"].items())
-        if not (rows and self.may_read(base)):
+        if not rows:
             _check_open(article)
+        restricted = self.restricted(base, lambda: _check_open(article))
         if len(rows) == _MOST_SHOWN and not self.shows_all:
             rows = yield from _all_rows(where, article, rows)
         folders = article["folder_structure"] if article["folder_structure"].is_object else Field(None)
@@ -103,7 +104,7 @@ class FigshareHelper(FilesetPlatformHelper):
             order=(number,) if number is not None else (), meta=_item_meta(article),
             bundle=f"{place}/articles/{known}/versions/{number}" if place and number is not None else None,
             page=article["url_public_html"].text_or_none() or article["figshare_url"].text_or_none(),
-            published=article["published_date"].tist(),
+            published=article["published_date"].tist(), restricted=restricted,
             work_doi=re.sub(r"\.v[0-9]+$", "", article["doi"].text_or_none() or ""),
         )  # fmt: skip
 

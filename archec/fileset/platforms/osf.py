@@ -56,7 +56,7 @@ class OsfHelper(FilesetPlatformHelper):
         known = node["id"].word()
         check_known(asked, known)
         attributes = node["attributes"]
-        _check_open(attributes, may_read=self.may_read(base))
+        restricted = self.restricted(base, lambda: _check_open(attributes))
         children = node["relationships"]["children"]["links"]["related"]["href"]
         if not children.is_null:
             answer = yield Question(same_origin(children, base))
@@ -68,6 +68,7 @@ class OsfHelper(FilesetPlatformHelper):
             url, known, manifest, title=attributes["title"].text_or_none(),
             page=urljoin(url.replace("://api.", "://", 1), f"/{known}/"),
             published=attributes["date_registered"].tist() or attributes["date_created"].tist(),
+            restricted=restricted,
         )  # fmt: skip
 
     def domain(self, url: str) -> str:
@@ -75,12 +76,10 @@ class OsfHelper(FilesetPlatformHelper):
         return super().domain(url).removeprefix("api.")
 
 
-def _check_open(attributes: Field, *, may_read: bool) -> None:
+def _check_open(attributes: Field) -> None:
     if attributes["withdrawn"].flag():
         raise PlatformGone("the registration was withdrawn")
     until = attributes["embargo_end_date"]
-    if may_read:
-        return
     if attributes["embargoed"].flag() or (not attributes["public"].is_null and not attributes["public"].flag()):
         date = until.text_or_none()
         raise PlatformRestrictedError("not public" + (f" until {date}" if date else ""), due=until.tist())

@@ -65,8 +65,7 @@ class InvenioHelper(FilesetPlatformHelper):
         _check_scope(asked, known, concept, follow=follow)
         with identified(known):
             _check_published(record)
-            if not self.may_read(base):
-                _check_open(record)
+            restricted = self.restricted(base, lambda: _check_open(record))
             rows = _rows(record)
         if rows.is_null and not record["links"]["files"].is_null:
             answer = yield Question(same_origin(record["links"]["files"], base))
@@ -92,7 +91,7 @@ class InvenioHelper(FilesetPlatformHelper):
             name=item_name(self.domain(url), known), meta=_item_meta(record, meta),
             page=record["links"]["self_html"].text_or_none() or record["links"]["html"].text_or_none(),
             bundle=record["links"]["archive"].text_or_none(),
-            published=meta["publication_date"].tist() or record["created"].tist(),
+            published=meta["publication_date"].tist() or record["created"].tist(), restricted=restricted,
             work_doi=(
                 record["conceptdoi"].text_or_none() or record["parent"]["pids"]["doi"]["identifier"].text_or_none()
             ),
