@@ -28,6 +28,8 @@ about it, may be empty) and, by its class, an ``exit_code`` for the command line
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
@@ -175,3 +177,29 @@ class BadName(ArchecError):
 class NotHeld(ArchecError):
     exit_code = Exit.NOT_HELD
     http_status = 404
+
+
+def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
+    """The error for a file of the configuration that cannot be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return ConfigError(f"{path}: cannot be read: {error}")
+    return ConfigError(f"{path}: cannot be read: {error.strerror}", hint=whose(error, path))
+
+
+def whose(error: OSError, path: str | os.PathLike[str]) -> str:
+    """The hint for a path that was refused: whose it is, or its directory, and to whom. Empty for other errors."""
+    if not isinstance(error, PermissionError):
+        return ""
+    owner = next((os.stat(one).st_uid for one in (path, os.path.dirname(path) or ".") if os.path.exists(one)), None)
+    user = os.geteuid()
+    if owner == user:
+        return "check its mode and those of its directories"
+    return f"{f'it belongs to {user_name(owner)}, and ' if owner is not None else ''}this is run as {user_name(user)}"
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or the number if there is no such user."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

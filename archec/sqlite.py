@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
-from archec.errors import ArchecError, StorageFull
+from archec.errors import ArchecError, StorageFull, whose
 
 _D = TypeVar("_D", bound="Database")
 _BUSY = 30.0
@@ -151,7 +151,8 @@ class Database:
         if not text or isinstance(error, UnicodeDecodeError) or "malformed" in text or "decode to UTF-8" in text:
             return kind(f"{path}: {name} is damaged: {text or 'a name in it is not UTF-8'}", hint=damaged)
         if "unable to open" in text:
-            why = unwritable(path) if os.access(path, os.R_OK) or not path.exists() else f"no permission to read {path}"
+            unreadable = path.exists() and not os.access(path, os.R_OK)
+            why = _refused("read", path) if unreadable else unwritable(path)
             hint = f"{why}, {_LOG}" if why and has_log(path) else why or _PERMISSIONS
             return kind(f"{path}: {name} cannot be opened", hint=hint)
         return kind(f"{path}: SQLite refused: {text}")
@@ -179,8 +180,12 @@ def unwritable(path: Path) -> str:
                 read_only = bool(os.statvfs(one).f_flag & os.ST_RDONLY)
             except OSError:
                 read_only = False
-            return f"{one} is on a read-only file system" if read_only else f"no permission to write {one}"
+            return f"{one} is on a read-only file system" if read_only else _refused("write", one)
     return ""
+
+
+def _refused(what: str, path: Path) -> str:
+    return f"no permission to {what} {path}; {whose(PermissionError(), path)}"
 
 
 def has_log(path: Path) -> bool:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from archec.access.index_files import Stamp, stamp_of
 from archec.config import Config
-from archec.errors import ConfigError, UsageError
+from archec.errors import ConfigError, UsageError, unreadable
 from archec.tist import iso
 
 Right = Literal["metadata", "content", "live", "write"]
@@ -82,7 +82,7 @@ class TokenFile:
             self._stamp, self._tokens = None, ()
             return ()
         except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be read: {error.strerror}") from error
+            raise unreadable(self.path, error) from error
         stamp = stamp_of(status)
         if stamp != self._stamp:
             if status.st_mode & 0o077:
@@ -137,6 +137,6 @@ def _read(path: Path) -> tuple[Token, ...]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Contents).tokens
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise unreadable(path, error) from error
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path}: is not a token file: {error}") from error

@@ -20,6 +20,7 @@ from archec.access.warcindex import Unsortable, folder_files, index_folder, inde
 from archec.archive.opening import opened
 from archec.cli.common import (
     DATE,
+    PATH,
     config_option,
     find_cited,
     is_citation,
@@ -144,7 +145,7 @@ def revoke(name: str, pywb_file: Path | None, config_file: Path | None) -> None:
 
 
 @access.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=PATH)
 @json_option
 def sort(files: tuple[Path, ...], as_json: bool) -> None:
     """Sort index files (CDXJ or CDX) in byte order.
@@ -172,7 +173,7 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
 
 
 @access.command()
-@click.argument("folders", nargs=-1, required=True, metavar="DIRECTORY...", type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, required=True, metavar="DIRECTORY...", type=PATH)
 @json_option
 def index(folders: tuple[Path, ...], as_json: bool) -> None:
     """Index directories of WARC and ARC files, recursively.
@@ -226,8 +227,9 @@ def _feed(
 
 
 _files_argument = click.argument(
-    "files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, allow_dash=True, path_type=Path)
-)
+    "files", nargs=-1, metavar="[FILE]...",
+    type=click.Path(exists=True, allow_dash=True, readable=False, path_type=Path),
+)  # fmt: skip
 
 
 @access.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import leave, load_or_default, report_options
+from archec.cli.common import PATH, leave, load_or_default, report_options
 from archec.errors import DataSetError, Exit, gravest_of_items
 from archec.gather.dataset import Inspection, inspect
 from archec.terminal.output import echo_json, note, show
@@ -18,7 +18,7 @@ _MOST_OTHERS = 20
 
 
 @click.command("check-tarball")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")
 @report_options
 def check_tarball(files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
     """Check tarballs for damage, and show their contents.

@@ -25,9 +25,10 @@ from archec.errors import (
     NotHeld,
     StorageFailed,
     UsageError,
+    user_name,
 )
 from archec.export.units import Selection, units
-from archec.store.durable import storage_errors, user_name
+from archec.store.durable import storage_errors
 from archec.terminal.output import note
 from archec.tist import parse_when, run_number
 from archec.units import parse_duration, parse_share, parse_size
@@ -58,14 +59,15 @@ class _Parsed(click.ParamType):  # type: ignore[type-arg]  # it takes one in new
 
 DATE, WHEN = _Parsed("date", parse_when), _Parsed("when", parse_when)
 DURATION, SIZE, SHARE = _Parsed("duration", parse_duration), _Parsed("size", parse_size), _Parsed("share", parse_share)
-FILE = click.Path(dir_okay=False, path_type=Path)
-READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
+PATH = click.Path(readable=False, path_type=Path)  # readable: where it is opened, a message says whose it is
+FILE = click.Path(dir_okay=False, readable=False, path_type=Path)
+READABLE = click.Path(exists=True, dir_okay=False, readable=False, path_type=Path)
 
 pywb_option = click.option(
     "--pywb", "pywb_file", type=FILE, metavar="FILE", help="Also use the collections of a pywb config.yaml."
 )
 config_option = click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), metavar="FILE",
+    "--config", "config_file", type=PATH, metavar="FILE",
     help="Configuration file; default: $ARCHEC_CONFIG, else ./config.yaml.",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, everything else on stderr.")

@@ -22,7 +22,7 @@ from archec.terminal.progress import meter_for
 
 
 @click.command()
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path), required=False)
+@click.argument("directory", type=click.Path(file_okay=False, readable=False, path_type=Path), required=False)
 @click.pass_context
 def demo(context: click.Context, directory: Path | None) -> None:
     """Gather a small web site three times and show the result.

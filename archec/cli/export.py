@@ -29,7 +29,7 @@ def export() -> None:
 
 
 @export.command()
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, readable=False, path_type=Path))
 @click.option("--archive", metavar="CODE", help="Only this archive, e.g. aaa.")
 @click.option("--series", metavar="S", help="Only this series: aaa:ssssss, or ssssss with --archive.")
 @click.option("--since", type=DATE, help="Only states seen at this time or later.")

@@ -16,6 +16,7 @@ from archec.archive.budget import Budget
 from archec.catalogue.model import Ingest
 from archec.cli.common import (
     DURATION,
+    PATH,
     SIZE,
     config_option,
     leave,
@@ -81,7 +82,7 @@ def fileset() -> None:
 @click.option("--follow-concept", is_flag=True, help="Ingest the newest version of a concept id.")
 @click.option("--include", multiple=True, metavar="GLOB", help="Only files whose path matches; may be repeated.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Skip files whose path matches; may be repeated.")
-@click.option("--to", type=click.Path(path_type=Path), metavar="DIR", help="Also copy the files to DIR/ITEM/.")
+@click.option("--to", type=PATH, metavar="DIR", help="Also copy the files to DIR/ITEM/.")
 @click.option(
     "--file-results", type=click.File("ab", lazy=False), metavar="FILE",
     help="Write results of single data files to FILE (-: stdout).",
@@ -328,7 +329,7 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
     "--as", "form", type=click.Choice(list(WRITERS)), required=True, metavar="FORM", help=f"{', '.join(WRITERS)}."
 )
 @click.option("--fetch", is_flag=True, help="With --as bagit: write fetch.txt instead of the data.")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.argument("folder", type=click.Path(file_okay=False, readable=False, path_type=Path), metavar="DIR")
 @report_options
 def export(name: str, form: str, fetch: bool, folder: Path, as_json: bool, config_file: Path | None) -> None:
     """Write a fileset into a directory, for example as a bag.

@@ -10,7 +10,7 @@ import click
 
 from archec.archive.lookup import Holding, holdings
 from archec.catalogue.interface import Checksum
-from archec.cli.common import digests_of, opened, report_options
+from archec.cli.common import PATH, digests_of, opened, report_options
 from archec.config import Config, load
 from archec.digest import md5_hex
 from archec.errors import NotHeld, UsageError
@@ -29,12 +29,12 @@ _Wanted = tuple[Checksum, str]
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=False))
+@click.argument("file", required=False, type=PATH)
 @click.option("--sha256", metavar="HEX", help="Bytes with this SHA-256.")
 @click.option("--md5", metavar="HEX", help="Bytes with this MD5.")
 @click.option(
     "--text",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Obis with the same text as this file: the canonical text of a template, else the extracted text.",
 )

@@ -19,7 +19,7 @@ from archec.archive.budget import Budget
 from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
-from archec.cli.common import DATE, DURATION, FILE, SIZE, opened, report_options, warn_if_root, warn_if_unknown
+from archec.cli.common import DATE, DURATION, FILE, PATH, SIZE, opened, report_options, warn_if_root, warn_if_unknown
 from archec.cli.runreport import INDENT, RUN_LINE, RunLine, gather_table, other_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest, gravest_of_items
@@ -48,11 +48,11 @@ _MOST_NAMED = 20
     "--file",
     "files",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE|DIRECTORY",
     help="Replay this data set instead of the current one; may be repeated, and more may follow.",
 )
-@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE|DIRECTORY]...")
+@click.argument("more", nargs=-1, type=PATH, metavar="[FILE|DIRECTORY]...")
 @click.option("--as-of", type=DATE, help="The data set's date.")
 @click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
 @click.option("--reread", is_flag=True, help="Read all files of the data set, not only those that changed.")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    type=click.Path(dir_okay=False, allow_dash=True, readable=False, path_type=Path),
     metavar="FILE",
     help="Write to this file, atomically; default: stdout, only text on a terminal; -: anything.",
 )

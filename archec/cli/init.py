@@ -11,13 +11,14 @@ from archec.archive.opening import open_catalogue
 from archec.catalogue.interface import redact
 from archec.cli.common import FILE
 from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse, plain_path
-from archec.errors import CatalogueError, ConfigError, StorageFailed, UsageError
+from archec.errors import CatalogueError, ConfigError, UsageError
+from archec.store.durable import failure
 from archec.store.layout import create
 from archec.terminal.output import note
 
 
 @click.command()
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=".")
+@click.argument("directory", type=click.Path(file_okay=False, readable=False, path_type=Path), default=".")
 @click.option("--config", "config_file", type=FILE, help="Use this configuration instead of writing one.")
 @click.option(
     "--fanout",
@@ -56,7 +57,7 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
         if not config.data_path.exists() and not config.data_path.is_symlink():
             config.data_path.mkdir(parents=True)
     except OSError as error:
-        raise StorageFailed(f"{error.filename or directory}: {error.strerror}") from error
+        raise failure(error, error.filename or directory) from error
     try:
         open_catalogue(config.database, base=config.base, create=True).close()
     except CatalogueError as error:

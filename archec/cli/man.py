@@ -15,7 +15,7 @@ from archec.terminal.output import note
 
 
 @click.command()
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", type=click.Path(file_okay=False, readable=False, path_type=Path))
 @click.pass_context
 def man(context: click.Context, directory: Path) -> None:
     """Write the manual pages into DIRECTORY.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import FILE, leave, load_or_default, report_options
+from archec.cli.common import FILE, PATH, leave, load_or_default, report_options
 from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
 from archec.redif.files import template_names
@@ -21,7 +21,7 @@ from archec.terminal.output import echo, echo_json, note, show
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")
 @click.option("--quiet", is_flag=True, help="Print only problems, no templates.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if there is any problem.")
 @click.option(

@@ -15,7 +15,7 @@ import msgspec
 from archec.config.collections import Misfit
 from archec.config.model import DEFAULT_FILE, Config, plain_path, setting_names
 from archec.config.types import Database
-from archec.errors import ArchecError, ConfigError
+from archec.errors import ArchecError, ConfigError, unreadable
 
 _FILE_VARIABLE = "ARCHEC_CONFIG"
 _DATABASE_VARIABLE = "ARCHEC_DATABASE"
@@ -40,8 +40,7 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
             f"{path}: is a directory, not a configuration file", hint=f"is it {path / DEFAULT_FILE}?"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{path}: cannot be read: {reason}") from error
+        raise unreadable(path, error) from error
     config = parse(text, path)
     database = environ.get(_DATABASE_VARIABLE)
     if not database:

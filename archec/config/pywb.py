@@ -14,7 +14,7 @@ import msgspec
 from archec.config.collections import KEYS, CollectionConfig, Misfit, ResourceConfig, read_collections
 from archec.config.file import load, read_yaml
 from archec.config.model import DEFAULT_FILE, Config
-from archec.errors import ConfigError
+from archec.errors import ConfigError, unreadable
 
 _KNOWN = ("collections", "archive_paths", "index_paths", "collections_root", "enable_auto_colls")
 _STEP_KEYS = (*KEYS, "name")
@@ -53,8 +53,7 @@ def load_pywb(path: Path) -> Pywb:
     try:
         data = _with_variables(read_yaml(path.read_text(encoding="utf-8"), path))
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{path}: cannot be read: {reason}") from error
+        raise unreadable(path, error) from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: must hold 'key: value' lines")
     try:

@@ -20,7 +20,7 @@ from archec.archive.recovery import LastRun
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config
-from archec.errors import BadName, DamagedDataSet, DataSetError, RetractedDataSet, UndatedDataSet, UsageError
+from archec.errors import BadName, DamagedDataSet, DataSetError, RetractedDataSet, UndatedDataSet, UsageError, whose
 from archec.gather.reading import Reading
 from archec.progress import Meter
 from archec.redif.files import Blob, Directory, Other, Unread
@@ -104,7 +104,7 @@ def hashed(chosen: Chosen, meter: Meter) -> Chosen:
                 done += len(data)
                 meter.at(done)
     except OSError as error:
-        raise DataSetError(f"{chosen.path}: {error.strerror}") from error
+        raise DataSetError(f"{chosen.path}: {error.strerror}", hint=whose(error, chosen.path)) from error
     return replace(chosen, sha256=running.hexdigest())
 
 
@@ -187,7 +187,8 @@ def _tarballs_in(path: Path) -> Sequence[Path]:
     try:
         names = sorted(one.name for one in path.iterdir() if _TARBALL.fullmatch(one.name)) if path.is_dir() else []
     except OSError as error:
-        raise DataSetError(f"cannot read the directory {path}: {error.strerror}") from error
+        message = f"cannot read the directory {path}: {error.strerror}"
+        raise DataSetError(message, hint=whose(error, path)) from error
     return [path / name for name in names] or [path]
 
 

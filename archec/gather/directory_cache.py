@@ -30,7 +30,7 @@ from archec.catalogue.documents import built, canonical
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config
-from archec.errors import DataSetError, StorageFailed
+from archec.errors import DataSetError, StorageFailed, whose
 from archec.gather.options import Options
 from archec.gather.spool import ChunkRead, SeenRow
 from archec.redif.files import PART, Blob, template_names
@@ -126,7 +126,8 @@ class DirectoryMemory(Database):
         except BaseException as error:
             super().close()
             if isinstance(error, OSError):
-                raise DataSetError(f"cannot read the directory {self._root}: {error.strerror}") from error
+                message = f"cannot read the directory {self._root}: {error.strerror}"
+                raise DataSetError(message, hint=whose(error, self._root)) from error
             raise
 
     def close(self) -> None:

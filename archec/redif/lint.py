@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from archec.errors import DataSetError
+from archec.errors import DataSetError, whose
 from archec.ids import archive_of, series_of
 from archec.redif.files import PART, Blob, Unread, decode, in_parts, is_template_name
 from archec.redif.precedence import below_root, is_below_root, misplaced, place, rank, standing
@@ -106,8 +106,10 @@ class Lint:
         self._make_room()
         try:
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        except (OSError, ValueError) as error:
-            raise DataSetError(f"cannot open {path}: {getattr(error, 'strerror', None) or error}") from error
+        except OSError as error:
+            raise DataSetError(f"cannot open {path}: {error.strerror}", hint=whose(error, path)) from error
+        except ValueError as error:
+            raise DataSetError(f"cannot open {path}: {error}") from error
         try:
             for item in read_file(file, os.fstat(file), str(path), 0, self._max_file):
                 yield from self._item(item)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from archec.errors import DataSetError
+from archec.errors import DataSetError, whose
 from archec.redif.files import PART, Blob, Directory, Item, Known, Other, Source, Unread, in_parts, template_names
 from archec.redif.tarball import Tarball
 
@@ -76,7 +76,8 @@ class DirectoryTree(Source):
             os.scandir(root).close()
         except OSError as error:
             self.close()
-            raise DataSetError(f"cannot read the directory {path}: {error.strerror}") from error
+            message = f"cannot read the directory {path}: {error.strerror}"
+            raise DataSetError(message, hint=whose(error, path)) from error
         self._items = self._read(root)
 
     def __iter__(self) -> Iterator[Item]:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.errors import DataSetError
+from archec.errors import DataSetError, whose
 from archec.redif.files import PART, Blob, Directory, Item, Other, Source, Unread, in_parts, template_names
 from archec.redif.inflate import Damaged, Raw, chunks
 from archec.redif.problems import Problem, shown
@@ -84,7 +84,8 @@ class Tarball(Source):
             self._file = path.open("rb", buffering=0)
             self.size = path.stat().st_size
         except OSError as error:
-            raise DataSetError(f"cannot open the tarball {path}: {error.strerror}") from error
+            message = f"cannot open the tarball {path}: {error.strerror}"
+            raise DataSetError(message, hint=whose(error, path)) from error
         self._raw = Raw(self._file)
         self._member = 0
         self._left = 0

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import pwd
 import re
 import signal
 import stat
@@ -23,7 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
-from archec.errors import ArchecError, StorageFailed, StorageFull
+from archec.errors import ArchecError, StorageFailed, StorageFull, whose
 
 Data = bytes | bytearray | memoryview
 _C = TypeVar("_C", bound="Closing")
@@ -34,7 +33,6 @@ _FUSE = 0x65735546
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})
 _MORE = "allow more open files (ulimit -n)"
-_DENIED = frozenset({errno.EACCES, errno.EPERM})
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,23 +60,8 @@ def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
         return StorageFull(
             f"{where}: {error.strerror}", hint="free some space and start again; everything committed is kept"
         )
-    hint = _whose(where) if error.errno in _DENIED else _MORE if error.errno in _TOO_MANY else ""
+    hint = _MORE if error.errno in _TOO_MANY else whose(error, where)
     return StorageFailed(f"{where}: {error.strerror or error}", hint=hint)
-
-
-def _whose(path: str) -> str:
-    """The owner of a path that was refused, or of its directory; empty if unknown or if it is the current user."""
-    owner = next((os.stat(one).st_uid for one in (path, os.path.dirname(path)) if os.path.exists(one)), os.geteuid())
-    user = os.geteuid()
-    return f"it belongs to {user_name(owner)}, and this is run as {user_name(user)}" if owner != user else ""
-
-
-def user_name(uid: int) -> str:
-    """The name of a user, or the number if there is no such user."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 class storage_errors:  # noqa: N801 - used like a function

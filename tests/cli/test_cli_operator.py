@@ -38,6 +38,34 @@ def states(config: Config) -> list[str]:
     return [json.loads(line)["state"] for line in done.out.splitlines()]
 
 
+# -- files of another user --------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_messages_about_a_refused_file_say_whose_it_is(filled: Config) -> None:
+    commands = {
+        filled.base / "config.yaml": "status", filled.base / "data" / "catalogue.sqlite": "status",
+        filled.base / "archive" / "layout.json": "dump", filled.base / "archive" / "lock": "gather",
+        filled.base / "archive": "dump",
+    }  # fmt: skip
+    for command in set(commands.values()):
+        archec_inline(filled, command)  # imports what it needs
+    filled.base.parent.chmod(0o755)
+    filled.base.parent.parent.chmod(0o755)
+    for path, command in commands.items():
+        mode = path.stat().st_mode
+        path.chmod(0o700)
+        os.setresuid(65534, 65534, 0)
+        try:
+            done = archec_inline(filled, command)
+        finally:
+            os.setresuid(0, 0, 0)
+            path.chmod(mode)
+        told = [line for line in done.err.splitlines() if not line.startswith("archec-run ")]
+        assert (done.code, len(told), str(path) in told[0]) == (1, 1, True), done.err
+        assert "it belongs to root, and this is run as nobody" in told[0], done.err
+
+
 # -- a data set that is not there -------------------------------------------------------------------
 
 

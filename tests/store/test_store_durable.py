@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_fakes import FakeDisk
 
-from archec.errors import StorageFailed, StorageFull
+from archec.errors import StorageFailed, StorageFull, user_name
 from archec.ids import file_name
 from archec.store.durable import (
     Disk,
@@ -23,7 +23,6 @@ from archec.store.durable import (
     fsync_dir,
     is_temp,
     temp_name,
-    user_name,
     write_once,
 )
 
@@ -92,11 +91,12 @@ def libc(**functions: Callable[..., int]) -> Callable[..., SimpleNamespace]:
 
 def test_errors_say_whose_a_refused_path_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = OSError(errno.EACCES, "Permission denied")
-    assert failure(refused, tmp_path / "lock").hint == ""
+    assert failure(refused, tmp_path / "lock").hint == "check its mode and those of its directories"
     owner = user_name(tmp_path.stat().st_uid)
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
     for path in (tmp_path, tmp_path / "lock"):
         assert failure(refused, path).hint == f"it belongs to {owner}, and this is run as 4000000000"
+    assert failure(refused, tmp_path / "none" / "lock").hint == "this is run as 4000000000"
     assert failure(OSError(errno.EIO, "broken"), tmp_path).hint == ""
 
 
