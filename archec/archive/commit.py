@@ -21,7 +21,7 @@ from archec.archive.opening import Archive
 from archec.catalogue.fold import changes_of, write
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
-from archec.catalogue.records import ManifestNoted, ObiChange, Record, SetAdded, encode
+from archec.catalogue.records import ObiChange, Record, encode
 from archec.errors import StorageFull
 from archec.store.durable import hit, storage_errors
 from archec.store.journal_writer import JournalWriter
@@ -39,9 +39,9 @@ class CommitItem(NamedTuple):
     fresh: bool = False
 
 
-_MOST_WEIGHT = 4_000_000
-"""Approximate number of characters in journal lines after which a batch is committed, regardless of the number of
-items. Even with JSON escapes of six bytes per character, and one more line, it fits into a batch of the journal."""
+_MOST_BYTES = 4 << 20
+"""Bytes of journal lines after which a batch is committed, regardless of the number of items. With one more line, it
+fits into a batch of the journal."""
 
 _PACE = 2000, 5.0
 """Items and seconds after which a batch is committed."""
@@ -126,7 +126,7 @@ class Committer(Commits):
         self._run, self._most, self._seconds = run, *_PACE
         self._items: list[CommitItem] = []
         self._failing: list[CommitItem] = []
-        self._weight = 0
+        self._bytes = 0
         self._since = time.monotonic()
         # A run's tist may be ahead of the clock, but a stamp is never less than the tist of its run, because readers
         # that follow the catalogue by stamps query what was committed after a run.
@@ -145,8 +145,8 @@ class Committer(Commits):
         if not self._items:
             self._since = time.monotonic()
         self._items.append(item)
-        self._weight += _weight(item.record)
-        if len(self._items) >= self._most or self._weight >= _MOST_WEIGHT:
+        self._bytes += len(encode(item.record))
+        if len(self._items) >= self._most or self._bytes >= _MOST_BYTES:
             self.commit()
 
     def tick(self) -> None:
@@ -155,7 +155,7 @@ class Committer(Commits):
 
     def commit(self) -> None:
         if self._items:
-            items, self._items, self._weight = self._items, [], 0
+            items, self._items, self._bytes = self._items, [], 0
             self._commit(items)
 
     @property
@@ -168,7 +168,7 @@ class Committer(Commits):
 
     def note(self, record: Record) -> None:
         """Records a failure of the run, and drops all pending items."""
-        self._items, self._failing, self._weight = [], [], 0
+        self._items, self._failing, self._bytes = [], [], 0
         self._record([record])
 
     @_undisturbed()
@@ -311,20 +311,3 @@ def _kept(record: ObiChange) -> Mapping[int, str]:
     if record.kept is not None:
         return record.kept
     return {tist: state for tist, state in record.put.items() if state is not None}
-
-
-def _weight(record: Record) -> int:
-    """The approximate number of characters of a record's journal line."""
-    if isinstance(record, SetAdded):
-        return 200 + 2 * len(record.data)
-    if isinstance(record, ManifestNoted):
-        return sum(800 + len(file.path) + len(file.platform_url or "") for file in record.part.files)
-    if not isinstance(record, ObiChange):
-        return 1000
-    weight = 600 + len(record.id) + len(record.handle)
-    if record.version is not None:
-        weight += len(record.version.title) + sum(80 + sum(map(len, ref)) for ref in record.version.refs)
-    if record.visit is not None:
-        weight += 200 + len(record.visit.target)
-    weight += 150 * len(record.claims)
-    return weight + sum(len(value) for note in record.notes.values() for _, value in note.headers)

@@ -43,10 +43,10 @@ class Verdict(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A history: its entries by tist; the claim for each state; for each date the reason why data sets were not
-    conclusive; and the newest verdict, with the date ``since`` which it has its state and place."""
+    """A history; the claim for each of its states; for each date the reason why data sets were not conclusive; and the
+    newest verdict, with the date ``since`` which it has its state and place."""
 
-    entries: dict[int, str | None]
+    history: History
     claims: dict[int, Claim]
     whys: dict[int, Unknown]
     last: Verdict
@@ -135,7 +135,7 @@ def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgemen
             waiting = 0
         verdict = after
         at = _next(claims, evidence, at, verdict)
-    return Judgement(entries, behind, whys, verdict, since)
+    return Judgement(History.of(entries), behind, whys, verdict, since)
 
 
 def _next(claims: Sequence[Claim], evidence: Evidence, at: int, verdict: Verdict) -> int:
@@ -216,7 +216,7 @@ def explain(obi: Obi, evidence: Evidence) -> Iterator[Explanation]:
     """Explains all data sets in order, from the first one that contains the tobi."""
     if not obi.claims:
         return
-    history = History.of(judged(obi.id, obi.claims, evidence).entries)
+    history = judged(obi.id, obi.claims, evidence).history
     verdict, at = Verdict(), 0
     for data_set in evidence.data_sets:
         if data_set.key < obi.claims[0].key:
@@ -308,13 +308,13 @@ def concluded(
     ``added`` are new claims. ``kinds`` has the kinds of the notes by tist; other entries are ``restated``. ``version``
     and ``placement`` are those of new contents.
     """
-    history = obi.history.as_dict()
-    put = {tist: state for tist, state in judgement.entries.items() if tist not in history or history[tist] != state}
-    drop = tuple(tist for tist in history if tist not in judgement.entries)
+    before, after = obi.history.as_dict(), judgement.history.as_dict()
+    put = {tist: state for tist, state in after.items() if tist not in before or before[tist] != state}
+    drop = tuple(tist for tist in before if tist not in after)
     claims = merged(obi.claims, added)
     usual = (claims[-1].place if claims else "") or obi.place
     place = judgement.last.place or usual
-    plain_since = max(max(judgement.entries, default=0), claims[-1].tist if claims else 0)
+    plain_since = max(judgement.history.last or 0, claims[-1].tist if claims else 0)
     settled = judgement.since if judgement.since > max(plain_since, obi.settled) else 0
     if not (added or put or drop or place != obi.place or settled):
         return None

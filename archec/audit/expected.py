@@ -225,4 +225,4 @@ def is_claimed(catalogue: Catalogue, evidence: Evidence, entry: Entry, *, settle
     obi = catalogue.obis("tobi", [entry.id]).get(entry.id)
     if obi is None or all(claim.state != entry.sha256 for claim in obi.claims):
         return False
-    return not settled or judged(obi.id, obi.claims, evidence).entries == obi.history.as_dict()
+    return not settled or judged(obi.id, obi.claims, evidence).history == obi.history

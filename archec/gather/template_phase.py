@@ -311,7 +311,7 @@ class _Merging:
                 kind = note.kind
             elif record.claims and tist not in judgement.whys and row.place != self._place_before(obi):
                 kind = "moved"
-        if History.of(judgement.entries).at(tist) != sha256:
+        if judgement.history.at(tist) != sha256:
             kind = "withheld"
         self._report.tobis[kind] += 1
         if item is not None:
@@ -339,7 +339,7 @@ class _Merging:
         added = said(obi.claims, self._evidence, self._data_set, None)
         judgement = self._judged(obi, added)
         place = self._place_before(obi)
-        if obi.history.at(tist) is not None and History.of(judgement.entries).at(tist) is None:
+        if obi.history.at(tist) is not None and judgement.history.at(tist) is None:
             self._losses.append(Loss(archive_of(obi.id), directory_of(place), obi.id))
             if len(self._losses) >= _BATCH:
                 self._spool.add_losses(self._losses)
@@ -370,7 +370,7 @@ class _Merging:
             for obi in self._obis(batch).values():
                 added = said(obi.claims, self._evidence, self._data_set, None)
                 judgement = judged(obi.id, merged(obi.claims, added), self._evidence)
-                self._report.tobis["lost"] += History.of(judgement.entries).at(self._data_set.tist) is None
+                self._report.tobis["lost"] += judgement.history.at(self._data_set.tist) is None
                 item = concluded(obi, added, judgement, self._report.run)
                 if item is not None:
                     self._committer.add(item)
@@ -389,7 +389,7 @@ class _Merging:
             entries[tist] = after.state
         behind = {tist: after.claim} if after.claim is not None else {}
         since = tist if (after.state, after.place) != (before.state, before.place) else obi.settled
-        return Judgement(entries, behind, {tist: after.why} if after.why is not None else {}, after, since)
+        return Judgement(History.of(entries), behind, {tist: after.why} if after.why is not None else {}, after, since)
 
     def _place_before(self, obi: Obi) -> str:
         """The place at which a tobi was last seen before the data set."""
@@ -407,7 +407,7 @@ def _overlaid(states: Iterable[ObiState], others: Iterable[ObiState]) -> Iterato
 
 def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:
     """The tist under which the bytes held before ``tist`` are stored; None if nothing was held."""
-    before = History.of(judgement.entries).entry_at(tist - 1)
+    before = judgement.history.entry_at(tist - 1)
     if before is None or before[1] is None:
         return None
     when = before[0]
@@ -416,7 +416,7 @@ def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:
 
 def _kind(judgement: Judgement, tist: int, difference: str) -> str:
     """The kind of an entry at ``tist``, given how its contents differ from those before it."""
-    before = History.of(judgement.entries).entry_at(tist - 1)
+    before = judgement.history.entry_at(tist - 1)
     if before is None:
         return "new"
     return "returned" if before[1] is None else difference
