@@ -16,7 +16,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
+import anyio._backends._asyncio  # noqa: F401 - not on the first use: no descriptor may be left then
 import httpx
+from anyio import move_on_after
 
 from archec.web.faults import OURS, internal
 from archec.web.guard import Guard
@@ -151,11 +153,11 @@ class Connector:
 
 
 async def within(timeout: float, step: Awaitable[T], what: str) -> T:
-    """Awaits a step of connecting. Raises httpx.ConnectTimeout after ``timeout`` seconds."""
-    try:
-        return await asyncio.wait_for(step, timeout)
-    except asyncio.TimeoutError as error:
-        raise httpx.ConnectTimeout(f"no connection: {what} took too long") from error
+    """Awaits a step of connecting, in this task: ``asyncio.wait_for`` loses a connection that is there just when the
+    step is cancelled. Raises httpx.ConnectTimeout after ``timeout`` seconds."""
+    with move_on_after(timeout):
+        return await step
+    raise httpx.ConnectTimeout(f"no connection: {what} took too long")
 
 
 def _reason(error: OSError) -> str:

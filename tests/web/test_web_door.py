@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import gzip
 import json
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -15,11 +16,13 @@ from typing import Any
 
 import httpx
 import pytest
+from anyio import move_on_after
 from hypothesis import example, given
 from hypothesis import strategies as st
 from web_support import QUICK
 
 from archec.config import Denial, FetchConfig
+from archec.web.connect import Connector
 from archec.web.door import (
     EXPECTED,
     URL,
@@ -36,7 +39,10 @@ from archec.web.door import (
     open_client,
 )
 from archec.web.faults import Blocked, Denied
+from archec.web.guard import Guard, SystemResolver
+from archec.web.h1 import H1Connection
 from archec.web.task import Outcome
+from archec.web.tls import Tls
 
 POLICY = Policy("archec/0.1 (test)", idle_timeout=1.0, connect_timeout=2.0)
 
@@ -229,6 +235,30 @@ def test_what_is_denied_is_not_asked_for_even_where_it_is_named(echo: EchoServer
     with pytest.raises(EXPECTED) as error:
         through(act, dataclasses.replace(POLICY, deny=(denial,)))
     assert fault_of(error.value).outcome is Outcome.DENIED
+
+
+def test_a_request_that_is_given_up_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At whatever moment: also when the connection is made just then."""
+    made: list[H1Connection] = []
+    connected = H1Connection.connection_made
+
+    def remember(self: H1Connection, transport: asyncio.BaseTransport) -> None:
+        made.append(self)
+        connected(self, transport)
+
+    monkeypatch.setattr(H1Connection, "connection_made", remember)
+
+    async def run(port: int) -> None:
+        connector = Connector(Guard(SystemResolver(1), ["127.0.0.0/8"]), Tls())
+        for number in range(600):
+            with move_on_after(number % 60 / 50_000):
+                (await connector.connect("http", "127.0.0.1", port, 5)).abort()
+        await asyncio.sleep(0.05)
+
+    with socket.create_server(("127.0.0.1", 0), backlog=2000) as listener:
+        asyncio.run(run(listener.getsockname()[1]))
+    assert made
+    assert all(connection.lost for connection in made)
 
 
 def test_redirects_are_followed_on_demand_and_guarded(echo: EchoServer) -> None:
