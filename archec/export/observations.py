@@ -128,6 +128,24 @@ def collect(
     its URL redirects to.
     """
     evidence = cache(partial(evidence_of, catalogue))
+    known: set[int] = set()
+
+    def observe(urls: SortedLines) -> SortedLines:
+        """Adds the observations of these URLs. Returns their redirect targets that are not in ``known``."""
+        targets = SortedLines(folder)
+        rest = (url.decode("utf-8", "surrogatepass") for url in urls)
+        while chunk := list(islice(rest, _CHUNK)):
+            for fobi in catalogue.obis("fobi", chunk).values():
+                for seen in (*of_fobi(fobi, visits, since), *losses(fobi, since, evidence)):
+                    into.add(line_of(seen))
+                for target in (note.target.encode("utf-8", "surrogatepass") for note in fobi.notes.values()):
+                    key = xxh3_64_intdigest(target)
+                    if target and key not in known:
+                        if len(known) < _MAX_KNOWN:
+                            known.add(key)
+                        targets.add(target)
+        return targets
+
     with SortedLines(folder) as mentioned:
         for obi in catalogue.all("fileset") if unit == FILESETS else tobis_of(catalogue, unit):
             noted = (seen for seen in states(obi) if seen.tist >= since)
@@ -139,11 +157,10 @@ def collect(
         for ingest in catalogue.ingests() if unit == FILESETS else ():
             for url in filter(None, (ingest.landing, *ingest.answers)):
                 mentioned.add(url.encode("utf-8", "surrogatepass"))
-        known: set[int] = set()
-        targets = _round(catalogue, mentioned, visits, since, folder, into, known, evidence)
+        targets = observe(mentioned)
     for _ in range(_MAX_HOPS):
         with targets:
-            further = _round(catalogue, targets, visits, since, folder, into, known, evidence)
+            further = observe(targets)
         targets = further
         if targets.empty:
             break
@@ -230,34 +247,6 @@ def _add(found: SortedLines, record: ObiChange) -> None:
         target = hash_of(visit.target) if visit.target else _NO_TARGET
         tls = f"{visit.tls:{_TLS}.{_TLS}}"
         found.add(f"{hash_of(record.id)}{visit.tist:012d}{flag}{target}{tls}".encode("ascii", "replace"))
-
-
-def _round(
-    catalogue: Catalogue,
-    urls: SortedLines,
-    visits: Visits | None,
-    since: int,
-    folder: Path,
-    into: SortedLines,
-    known: set[int],
-    evidence: Callable[[], Evidence],
-) -> SortedLines:
-    """Adds the observations of these URLs to ``into``. Returns their redirect targets that are not in ``known``."""
-    targets = SortedLines(folder)
-    rest = (url.decode("utf-8", "surrogatepass") for url in urls)
-    while chunk := list(islice(rest, _CHUNK)):
-        for fobi in catalogue.obis("fobi", chunk).values():
-            for seen in (*of_fobi(fobi, visits, since), *losses(fobi, since, evidence)):
-                into.add(line_of(seen))
-            for note in fobi.notes.values():
-                if note.target:
-                    target = note.target.encode("utf-8", "surrogatepass")
-                    key = xxh3_64_intdigest(target)
-                    if key not in known:
-                        if len(known) < _MAX_KNOWN:
-                            known.add(key)
-                        targets.add(target)
-    return targets
 
 
 def _same_way(noted: Observation, visit: Unchanged) -> bool:
