@@ -13,7 +13,7 @@
      |         +-- BrokenChain      exit 6   a batch of the journals does not continue the previous one
      +-- CatalogueError             exit 1   the catalogue's engine failed or is unavailable
      |    +-- CatalogueRefused      exit 1   the engine refuses a document because of its contents
-     |    +-- CatalogueGone         exit 1   the database server became unavailable
+     |    +-- CatalogueGone         exit 1   the database server is unavailable or refuses access
      +-- DataSetError               exit 1   a tarball or directory that cannot be read at all
      |    +-- DamagedDataSet        exit 8   a data set that is not whole; nothing is noted from it
      |    +-- RetractedDataSet      exit 2   a data set that the operator has retracted

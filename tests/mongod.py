@@ -105,7 +105,7 @@ class Mongod:
         """The URL of a database here; a server that is gone is noticed after a second."""
         return f"mongodb://127.0.0.1:{self.port}/{database}?serverSelectionTimeoutMS=1000"
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Starts the server and waits until it answers. Raises :class:`NoMongod`."""
         self._data.mkdir(parents=True, exist_ok=True)
         log = self._data.parent / f"{self._data.name}.log"
@@ -116,6 +116,7 @@ class Mongod:
             "0.25",
             "--setParameter",
             "diagnosticDataCollectionEnabled=0",
+            *options,
         ]
         with log.open("ab") as out:
             self._process = subprocess.Popen(

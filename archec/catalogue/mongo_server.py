@@ -62,6 +62,12 @@ _OLDEST = (4, 2)
 _GONE = {6, 7, 64, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436}
 """Error codes for servers that are unreachable, shutting down, no longer the primary, or without a majority."""
 
+_DENIED = {
+    13: "the user needs the role readWrite on this database, or read for commands that only read",
+    18: "check user and password, and authSource if the user is one of another database",
+}
+"""Unauthorized and AuthenticationFailed, and what to do about them."""
+
 _FULL = {14031}
 """OutOfDiskSpace."""
 
@@ -141,6 +147,8 @@ def _translate(error: PyMongoError, shown: str) -> ArchecError:
             f"{shown}: the MongoDB server became unavailable: {_brief(error)}",
             hint="everything committed is kept; run again when the server is back",
         )
+    for code in codes & _DENIED.keys():
+        return CatalogueGone(f"{shown}: the MongoDB server refuses access: {_brief(error)}", hint=_DENIED[code])
     if codes & _FULL:
         return StorageFull(f"{shown}: the MongoDB server has no disk space left")
     if isinstance(error, DocumentTooLarge) or codes & _TOO_LARGE:
@@ -170,7 +178,7 @@ def _brief(error: PyMongoError) -> str:
         text = str(faults[0].get("errmsg", "")) if faults else "bulk write failed"
     else:
         text = str(error)
-    for addition in (", full error:", ", Timeout:", " (configured timeouts:"):
+    for addition in (" to execute command", ", full error:", ", Timeout:", " (configured timeouts:"):
         text = text.partition(addition)[0]
     text = " ".join(text.split())
     return text if len(text) <= 300 else f"{text[:300]}..."

@@ -14,6 +14,7 @@ import msgspec
 import pymongo
 import pytest
 from catalogue_data import COVERAGES, HANDLES, HOSTILE, bare, checksum, fobi, lot, state, tobi, version
+from gather_support import archec_inline, make
 from mongod import Mongod
 from pymongo.collection import Collection as PymongoCollection
 
@@ -103,6 +104,31 @@ def own_mongod(mongod_binary: Path, tmp_path: Path) -> Iterator[Mongod]:
     mongod.start()
     yield mongod
     mongod.kill()
+
+
+def test_a_server_that_refuses_the_user_is_no_damage(own_mongod: Mongod, tmp_path: Path) -> None:
+    config = make(tmp_path / "a", {"database": own_mongod.url("refused")})
+    assert archec_inline(config, "rebuild").code == 0
+    client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(own_mongod.url("refused"))
+    roles, durable = [{"role": "read", "db": "refused"}], {"w": 1, "j": True}
+    client.admin.command("createUser", "reader", pwd="secret", roles=roles, writeConcern=durable)
+    client.close()
+    own_mongod.kill()
+    own_mongod.start("--auth")
+    url = own_mongod.url("refused")
+    reader = url.replace("://", "://reader:secret@") + "&authSource=admin"
+    for given, command, code, hint in (
+        (reader, "check", 0, ""),
+        (reader, "rebuild", 1, "needs the role readWrite"),
+        (url, "check", 1, "needs the role readWrite"),
+        (url, "status", 1, "needs the role readWrite"),
+        (reader.replace("secret", "wrong"), "check", 1, "check user and password"),
+        (reader.replace("secret", "wrong"), "verify", 1, "check user and password"),
+    ):
+        done = archec_inline(config, command, env={"ARCHEC_DATABASE": given})
+        assert (done.code, hint in done.err, "to execute" in done.err) == (code, True, False), (command, done)
+        assert "secret" not in done.err
+        assert "wrong" not in done.err.replace("0 wrong", "")
 
 
 @pytest.fixture
