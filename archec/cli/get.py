@@ -113,7 +113,7 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
 def _data_set(archive: Archive, name: str) -> HeldFileset | None:
     """The fileset with a name. None for the URL of something else or of a file itself, which may be a bundle. Raises
     NotHeld for other names."""
-    from archec.fileset.lookup import find_fileset  # as above
+    from archec.fileset.lookup import find_fileset, key_of  # as above
 
     try:
         held = find_fileset(archive, name)
@@ -121,7 +121,9 @@ def _data_set(archive: Archive, name: str) -> HeldFileset | None:
         if is_url(name):
             return None
         raise
-    return None if held.manifest.platform_name == "direct" else held
+    files = [*held.manifest.manifest, held.manifest.bundle] if is_url(name) else []
+    urls = (file.platform_url for file in files if file is not None and file.platform_url)
+    return None if any(key_of(url) == key_of(name) for url in urls) else held
 
 
 @contextmanager

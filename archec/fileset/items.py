@@ -24,6 +24,8 @@ _MOST_BYTES = 100_000_000
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _NAME = re.compile("[^a-z0-9-]+")
 _LONGEST = 1000
+_MOST_VALUES = 50
+"""Headers for one field: servers accept some hundred of them in total."""
 
 
 class ItemFile(NamedTuple):
@@ -93,7 +95,7 @@ class Items:
         }  # fmt: skip
         for name, value in meta.items():
             values = [one for one in (value if isinstance(value, list) else [value]) if one not in (None, "")]
-            for number, one in enumerate(values[:100], 1):
+            for number, one in enumerate(values[:_MOST_VALUES], 1):
                 count = f"{number:02}" if len(values) > 1 else ""
                 found[f"x-archive-meta{count}-{_NAME.sub('--', name.lower())}"] = _encoded(str(one))
         return found
