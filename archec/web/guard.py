@@ -12,9 +12,11 @@ import asyncio
 import errno
 import ipaddress
 import socket
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, cast
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from threading import Lock, Thread
+from typing import Any, Protocol, cast
 
 import httpx
 
@@ -91,6 +93,43 @@ class Resolver(Protocol):
         """
 
 
+class _Threads(Executor):
+    """At most ``most`` threads, each until nothing is left to do. A process ends without waiting for them, as it would
+    for those of ThreadPoolExecutor."""
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most, self._name = most, name
+        self._running = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._lock = Lock()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def call() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except BaseException as error:  # noqa: BLE001 - it is the result
+                    future.set_exception(error)
+
+        with self._lock:
+            self._waiting.append(call)
+            if self._running < self._most:
+                Thread(target=self._run, name=self._name, daemon=True).start()
+                self._running += 1
+        return future
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._running -= 1
+                    return
+                call = self._waiting.popleft()
+            call()
+
+
 class SystemResolver:
     """The system's ``getaddrinfo`` in threads, which may outlive a caller that times out.
 
@@ -99,7 +138,7 @@ class SystemResolver:
     """
 
     def __init__(self, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="dns")
+        self._pool = _Threads(threads, "dns")
         self._known: dict[str, tuple[float, Sequence[str]]] = {}
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,6 +95,26 @@ def test_a_name_that_is_resolved_anew_gets_no_further(hostile: Hostile, tmp_path
     assert [hop.kind for hop in hops] == ["body", "failed"]
     assert hops[1].outcome is Outcome.BLOCKED_ADDRESS
     assert {asked.host for asked in hostile.asked} == {"127.0.0.1"}
+
+
+def test_a_process_does_not_wait_for_a_name_server() -> None:
+    program = """
+import asyncio, socket, threading
+from archec.web.guard import SystemResolver
+
+async def main():
+    known, resolver = socket.getaddrinfo, SystemResolver(2)
+    tasks = [asyncio.ensure_future(resolver.resolve("localhost", 80)) for _ in range(9)]
+    assert all("127.0.0.1" in found or "::1" in found for found in await asyncio.gather(*tasks))
+    asked = threading.Semaphore(0)
+    socket.getaddrinfo = lambda *_, **__: (asked.release(), threading.Event().wait())
+    tasks = [asyncio.ensure_future(resolver.resolve(f"{n}.example", 80)) for n in range(9)]
+    await asyncio.wait(tasks, timeout=0.2)
+    assert asked.acquire() and asked.acquire() and not asked.acquire(blocking=False)
+
+asyncio.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=30).returncode == 0
 
 
 def test_of_several_addresses_only_public_ones_are_tried(hostile: Hostile, tmp_path: Path) -> None:
