@@ -395,8 +395,8 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     sha256 of the manifest (empty if there is none), ``due`` the tist from which another attempt is useful (0: never).
     ``landing`` is the fobi of the landing page, ``answers`` are those of the platform's responses, ``cite_as`` is the
     URL for citations that the landing page states. ``dois`` are the DOIs from platforms, sorted, each with the
-    platform's id of the version ("" for all versions). ``options`` are repeated by the next ingest when it is due. The
-    other fields are as in the result.
+    platform's name of the version ("" for all versions). ``options`` are repeated by the next ingest when it is due.
+    The other fields are as in the result.
     """
 
     ingest_type: str

@@ -157,9 +157,9 @@ class Asker:
                 response: Response | None = None
                 try:
                     response = await self._follow(url, headers, helper)
+                    _heed_rate_limit(pace.host, response, self._config.max_delay)
                     if response.status_code not in _BUSY or last:
                         last = True  # errors while the body is read are not retried
-                        _heed_rate_limit(pace.host, response, self._config.max_delay)
                         yield response
                         return
                     wait = wait_asked(raw_headers(response.headers.raw), time.time())

@@ -159,7 +159,7 @@ def _dois(item: FilesetPlatformItem | None, before: Ingest | None, fileset: str)
     known = dict(before.dois) if before is not None and fileset in ("", before.fileset) else {}
     if item is not None and fileset:
         doi = (item.archiveorg_item_meta or {}).get("doi")
-        versions = {doi: item.platform_id or ""} if isinstance(doi, str) else {}
+        versions = {doi: item.version or item.platform_id or ""} if isinstance(doi, str) else {}
         for name, version in (versions | {item.work_id: "", item.work_doi: ""}).items():
             identifier = identifier_of(name) or ""
             if identifier.startswith("10."):

@@ -594,6 +594,20 @@ def test_a_host_that_says_that_its_limit_is_used_up_rests(folder: Path, platform
     assert min(rests) > 0.29
 
 
+def test_a_refusal_for_the_rate_that_says_only_when_the_limit_ends(folder: Path, platform: Platform) -> None:
+    filesets = make_archive(folder, platform, fetch={"max_delay": "3s"})
+    url, until = zenodo(platform, 7, {"p": 10}), time.time() + 2
+
+    def limited(handler: Handler, data: bytes) -> None:
+        if time.time() < until:
+            handler.answer(429, b"", **{"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(until) + 1)})
+        else:
+            handler.serve(data)
+
+    platform.behaviours |= dict.fromkeys(platform.files, limited)
+    assert filesets.ingest(url)[0].status == "success-file"
+
+
 def test_a_strategy_for_one_file_is_not_for_two(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p": 10, "q": 20})
     (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILE)

@@ -27,7 +27,7 @@ import pytest
 from access_support import client, give_tokens, serving
 from click.testing import CliRunner
 from fileset_platform import Platform, bytes_of, zenodo
-from fileset_support import Filesets
+from fileset_support import Filesets, make_archive
 from gather_support import archec_inline
 from msgspec.structs import replace
 from rocrate.rocrate import ROCrate
@@ -270,6 +270,26 @@ def test_a_fileset_is_found_by_every_url_of_its_platform(filesets: Filesets, pla
     assert rows(filesets, "show", f"{platform.url}/record/6")[0]["version"] == "8"
     missing = CliRunner().invoke(get, [f"{platform.url}/record/9", "--config", str(filesets.config.file)])
     assert isinstance(missing.exception, NotHeld)
+
+
+def test_a_version_is_found_by_its_doi_and_its_url_where_all_versions_have_one_id(
+    folder: Path, platform: Platform
+) -> None:
+    platforms = {"figshare": {"hosts": [platform.host], "rate": "none"}}
+    filesets = make_archive(folder, platform, fileset={"platforms": platforms})
+    platform.files["/files/1"] = b"abc"
+    for version in (1, 2):
+        row = {"id": 1, "name": f"p{version}", "size": 3, "download_url": f"{platform.url}/files/1"}
+        platform.bodies[f"/v2/articles/123456/versions/{version}"] = {
+            "id": 123456, "version": version, "is_public": True, "title": "T", "files": [row],
+            "doi": f"10.6084/m9.figshare.123456.v{version}",
+        }  # fmt: skip
+        filesets.ingest(f"{platform.url}/articles/dataset/x/123456/{version}")
+    known = {"10.6084/m9.figshare.123456": "2", f"{platform.url}/articles/123456": "2"}
+    for version in ("1", "2"):
+        names = f"10.6084/m9.figshare.123456.v{version}", f"{platform.url}/articles/123456/{version}"
+        known |= dict.fromkeys(names, version)
+    assert {asked: rows(filesets, "show", asked)[0]["version"] for asked in known} == known
 
 
 def test_coverage_counts_filesets_apart(one: Filesets, platform: Platform) -> None:

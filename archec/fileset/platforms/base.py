@@ -197,10 +197,9 @@ class FilesetPlatformHelper:
         return next(filter(None, found.groups()), "") if found is not None else ""
 
     def version_in(self, url: str) -> str:
-        """The version in a URL; empty if there is none."""
+        """The version in a URL, apart from the id: the group ``version`` of ``pattern``. Empty if there is none."""
         found = self.pattern.search(path_of(url))
-        groups = [one for one in found.groups() if one] if found is not None else []
-        return groups[1] if len(groups) > 1 else ""
+        return (found.groupdict().get("version") or "") if found is not None else ""
 
     def named_in(self, url: str) -> re.Match[str]:
         """The match of ``pattern`` in a URL. Raises PlatformNotFound if there is none."""

@@ -50,7 +50,8 @@ class FigshareHelper(FilesetPlatformHelper):
     secret_header = ("Authorization", "token {}")
     shows_all: ClassVar[bool] = False
     pattern = re.compile(
-        rf"/(?:articles|datasets|ndownloader/articles)/(?:.*/)?({_NUMBER}|{_UUID})(?:/(?:versions/)?([0-9]+))?/?$"
+        rf"/(?:articles|datasets|ndownloader/articles)/(?:.*/)?({_NUMBER}|{_UUID})"
+        r"(?:/(?:versions/)?(?P<version>[0-9]+))?/?$"
     )
     collections = re.compile(rf"/collections/(?:.*/)?({_NUMBER}|{_UUID})(?:/[0-9]+)?/?$")
 

@@ -29,7 +29,7 @@ class MendeleyHelper(FilesetPlatformHelper):
     hosts = ("data.mendeley.com",)
     api = "/public-api"
     pages = ("/datasets/{work}", "/datasets/{work}/{version}")
-    pattern = re.compile(r"/datasets/([a-z0-9]+)(?:/([0-9]+))?/?$")
+    pattern = re.compile(r"/datasets/([a-z0-9]+)(?:/(?P<version>[0-9]+))?/?$")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the data set, and for the names of its directories if it has any."""
