@@ -12,7 +12,7 @@ from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.context import Found, IngestOptions, Work
 from archec.fileset.download import Downloader
 from archec.fileset.finding import find_item, landing_page
-from archec.fileset.lookup import held_version, read_heading
+from archec.fileset.lookup import held_version, named_by_platform, read_heading
 from archec.fileset.manifest import is_whole, set_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.records import loss_item, manifest_of, noted_again, state_items, tist_for
@@ -186,10 +186,20 @@ def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> str:
         if ingest_.fileset and found.url and found.url in (ingest_.base_url, ingest_.platform_base_url):
             known = work.archive.catalogue.obis("fileset", [ingest_.fileset]).get(ingest_.fileset)
             if known is not None and known.history.held and _is_present(work, known, ingest_):
-                work.commits.add(loss_item(known, work.run, problem.message))
-                work.commits.commit()
+                _note_loss(work, known, problem)
             return ingest_.fileset
-    return ""
+    fileset, version = named_by_platform(work.archive, found.url)
+    known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
+    if known is not None and known.history.held:
+        present = read_heading(work.archive, known, known.history.last or 0)
+        if version in ("", present.version, present.platform_id):
+            _note_loss(work, known, problem)
+    return fileset
+
+
+def _note_loss(work: Work, known: Obi, problem: FilesetProblem) -> None:
+    work.commits.add(loss_item(known, work.run, problem.message))
+    work.commits.commit()
 
 
 def _is_present(work: Work, known: Obi, ingest_: Ingest) -> bool:

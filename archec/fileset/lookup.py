@@ -154,10 +154,10 @@ def _names(archive: Archive, asked: str) -> tuple[str, str, str]:
             cited = ingest.fileset, "", ingest.state
         elif ingest.fileset and wanted in (dois := dict(ingest.dois)):
             cited = ingest.fileset, dois[wanted], ""
-    return cited if cited[0] else (*_named_by_platform(archive, asked), "")
+    return cited if cited[0] else (*named_by_platform(archive, asked), "")
 
 
-def _named_by_platform(archive: Archive, url: str) -> tuple[str, str]:
+def named_by_platform(archive: Archive, url: str) -> tuple[str, str]:
     """The id of a held fileset with any URL of its platform, and the version in the URL. Each is empty if unknown."""
     named = Registry({one.name: one for one in archive.config.fileset.platforms}).identify(url)
     if named is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec.structs import replace
@@ -48,7 +48,7 @@ class FilesetIngestStrategy:
         self, item: FilesetPlatformItem, files: Sequence[FilesetManifestFile] | None
     ) -> ArchiveStrategyResult | None:
         """Returns the last noted state of this version, if it has these files. ``files`` None: the last one with a
-        bundle, if all its files are held."""
+        bundle, if another one could add none of its files."""
         archive = self.work.archive
         fileset = item.fileset.obi
         known = archive.catalogue.obis("fileset", [fileset]).get(fileset)
@@ -58,9 +58,10 @@ class FilesetIngestStrategy:
         rows = archive.catalogue.manifest(held.state)
         if files is None:
             kept: list[FilesetManifestFile] | None = list(rows)
+            closed = {(file.path, file.status) for file in item.manifest or () if file.status is not None}
         else:
             kept = as_kept(files, filter(self.work.options.selection.wants, rows))
-        if kept is None or (files is None and not all(map(is_whole, kept))):
+        if kept is None or (files is None and not all(_is_final(file, closed) for file in kept)):
             return None
         message = _first_failure(kept)
         status = Status.SUCCESS_PARTIAL if message else Status.SUCCESS_EXISTING
@@ -139,12 +140,13 @@ class WebBundledStrategy(FilesetIngestStrategy):
         except BROKEN as error:
             return self._result(Status.BUNDLE_INCOMPLETE, [], f"the bundle cannot be read: {str(error)[:300]}")
         set_safe_paths(found)
-        files, lacking = _compared(item.manifest or [], found)
+        files = _compared(item.manifest or [], found)
+        lacking = [file for file in files if file.status == Status.BUNDLE_INCOMPLETE]
         status = Status.BUNDLE_INCOMPLETE if lacking else overall(files, single=False)
         message = _first_failure(files)
         if lacking:
             message = f"the bundle lacks {counted(len(lacking), 'file')}: {lacking[0].path[:200]}"
-        return self._result(status, [*files, *lacking], message, bundle)
+        return self._result(status, files, message, bundle)
 
     def _read(self, bundle: FilesetManifestFile, bounds: Bounds) -> list[FilesetManifestFile]:
         with open_file(self.work.archive, bundle) as stream:
@@ -257,29 +259,38 @@ def _first_failure(files: Sequence[FilesetManifestFile]) -> str:
     return "" if failed is None else f"{failed.path[:200]}: {extra.get('error') or extra.get('why') or failed.status}"
 
 
+def _is_final(file: FilesetManifestFile, closed: Container[tuple[str, str | None]]) -> bool:
+    """Whether a file of a bundle is held, or would be as little in another one. ``closed`` are the paths and statuses
+    of files that the platform does not give."""
+    if is_whole(file) or file.status in (Status.UNSAFE_PATH, Status.NOT_PROCESSED):
+        return True
+    return (file.path, file.status) in closed
+
+
 def _compared(
     listed: Sequence[FilesetManifestFile], found: Sequence[FilesetManifestFile]
-) -> tuple[list[FilesetManifestFile], list[FilesetManifestFile]]:
+) -> list[FilesetManifestFile]:
     """Compares the files in a bundle with those that the platform lists. Returns them, with the status of a mismatch if
-    one of this path has other bytes, and the listed files that the bundle lacks, both by path and by checksum."""
-    files = list(found)
+    one of this path has other bytes, and then the listed files that the bundle lacks, both by path and by checksum:
+    as ``bundle-incomplete``, unless the platform does not give them."""
+    files, lacking = list(found), []
     places: dict[str, int] = {}
     for inner in (False, True):  # without the bundle's own directory, if there is no such path otherwise
         for number, file in enumerate(files):
             places.setdefault(file.path.partition("/")[2] if inner else file.path, number)
     sums = {digest for file in files for digest in _sums(file)}
-    lacking = []
     for file in listed:
-        if file.status is not None or not sums.isdisjoint(_sums(file)):
+        if not sums.isdisjoint(_sums(file)):
             continue
         place = places.get(file.path)
         if place is None:
-            lacking.append(replace(file, status=Status.BUNDLE_INCOMPLETE.value, platform_url=None))
-        elif is_whole(files[place]):
+            status = file.status or Status.BUNDLE_INCOMPLETE.value
+            lacking.append(replace(file, status=status, platform_url=None))
+        elif file.status is None and is_whole(files[place]):
             other = files[place]
             wrong = mismatch(file, other)
             files[place] = replace(other, status=wrong.value) if wrong is not None else other
-    return files, lacking
+    return [*files, *lacking]
 
 
 def _sums(file: FilesetManifestFile) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import hashlib
 import io
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from fileset_platform import Platform, zenodo
+from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
 
 from archec.cli.fileset import fileset
@@ -261,3 +263,31 @@ def test_a_bundle_that_lacks_files_or_has_others_says_which(filesets: Filesets, 
     platform.files["/api/records/7/files-archive"] = zipped(files)
     (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED)
     assert result.status == "success"
+
+
+def test_a_bundle_without_restricted_files_is_not_the_whole(folder: Path, platform: Platform) -> None:
+    platforms = {"dataverse": {"hosts": [platform.host], "rate": "none"}}
+    filesets = make_archive(folder, platform, fileset={"platforms": platforms})
+    body = copy.deepcopy(DATAVERSE)
+    rows = body["data"]["latestVersion"]["files"]
+    platform.bodies["/api/datasets/:persistentId/"] = body
+    platform.files["/api/access/dataset/:persistentId/"] = zipped({"data/p.xlsx": b"xyz", "MANIFEST.TXT": b"not all"})
+
+    def ingested() -> tuple[str, list[str | None]]:
+        url = f"{platform.url}/dataset.xhtml?persistentId=doi:10.7910/DVN/ABCDEF"
+        (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED)
+        assert result.hit == (result.status.startswith("success") and result.status != "success-partial")
+        return result.status, [file.status for file in result.manifest or ()]
+
+    assert ingested() == ("success-partial", ["success", "platform-restricted", "platform-restricted"])
+    platform.sent.clear()
+    assert ingested() == ("success-partial", ["success", "platform-restricted", "platform-restricted"])
+    assert not platform.sent, "another bundle would not have them either"
+    for row in rows:
+        row["restricted"] = False
+        row["dataFile"].pop("embargo", None)
+        row["dataFile"].pop("checksum", None)
+    platform.files["/api/access/dataset/:persistentId/"] = zipped(
+        {"data/p.xlsx": b"xyz", "r.txt": b"abd", "e.txt": b"abe"}
+    )
+    assert ingested() == ("success", ["success"] * 3)

@@ -268,6 +268,11 @@ def test_a_fileset_is_found_by_every_url_of_its_platform(filesets: Filesets, pla
         for asked in (url, url.replace("records", "record"), f"{url}?q=1", f"{platform.url}/api/records/{number}"):
             assert rows(filesets, "show", asked)[0]["version"] == str(number), asked
     assert rows(filesets, "show", f"{platform.url}/record/6")[0]["version"] == "8"
+    for url, lost in zip(pages, (False, True), strict=True):
+        platform.bodies[url.replace("/records", "/api/records").removeprefix(platform.url)] = 410
+        (result,) = filesets.ingest(url)
+        assert (result.status, str(result.fileset).endswith(":6")) == ("platform-gone", True)
+        assert (rows(filesets, "show", url)[0]["lost"] is not None) == lost
     missing = CliRunner().invoke(get, [f"{platform.url}/record/9", "--config", str(filesets.config.file)])
     assert isinstance(missing.exception, NotHeld)
 
