@@ -26,6 +26,8 @@ MAX_ANSWER = 4 << 30
 """Maximum size in bytes of the response of an index, and of a body of unknown length."""
 _MIN_RATE = 100_000
 """Number of bytes that extend the deadline of a response by one second."""
+_MAX_EXTENSION = 300.0
+"""Number of seconds by which a deadline is extended at most."""
 _MAX_HOPS = 5
 _NAME = re.compile(r"\{([^{}]+)\}")
 _DOTS = re.compile(r"/(?:\.|%2e){1,2}(?=/|\Z)", re.I)
@@ -153,10 +155,11 @@ async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int) -> 
 
 async def arriving(response: Response, scope: CancelScope | None = None) -> AsyncIterator[bytes]:
     """Yields the body of a response as it arrives, which extends the deadline of ``scope``. Raises LoadFailed."""
+    latest = scope.deadline + _MAX_EXTENSION if scope is not None else 0.0
     try:
         async for piece in cast(AsyncIterable[bytes], response.stream):
             if scope is not None:
-                scope.deadline += len(piece) / _MIN_RATE
+                scope.deadline = min(scope.deadline + len(piece) / _MIN_RATE, latest)
             yield piece
     except EXPECTED as error:
         raise LoadFailed(fault_of(error).message) from error
@@ -167,6 +170,9 @@ def _plain(response: Response, scope: CancelScope | None) -> AsyncIterator[bytes
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise LoadFailed("its answer has an encoding that was not requested")
+    length = response.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:18]) > MAX_ANSWER:
+        raise LoadFailed(f"its answer is larger than {MAX_ANSWER} bytes")
     body = arriving(response, scope)
     return unpacked(body) if encoding.endswith("gzip") else body
 

@@ -77,6 +77,12 @@ class Handler(BaseHTTPRequestHandler):
             while not server.released.is_set():
                 self.wfile.write(b"".join(line(U, f"{year}0101000000") + b"\n" for year in range(2000, 2500)))
             self.close_connection = True
+        elif path.startswith("/large"):
+            self.send_response(200)
+            self.send_header("Content-Length", str(5 << 30))
+            self.end_headers()
+            server.released.wait(30)
+            self.close_connection = True
         elif path.startswith("/redirects/"):
             self._send(301, b"", ("Location", self.path.removeprefix("/redirects")))
         elif path.startswith("/fails"):

@@ -79,6 +79,8 @@ collections:
   fails: cdx+{url}/fails-cdx
   silent: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/hangs/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
+  floods: {{index: 'cdx+{url}/floods-cdx', index_timeout: 0.3}}
+  large: {{index: 'cdx+{url}/large-cdx', index_timeout: 25}}
   moved: cdx+{url}/redirects/pywb/all-cdx
   moved-mem: memento+{url}/redirects/wayback/
   moved-warcs: {{index: a.cdxj, resource: '{url}/redirects/warcs'}}
@@ -163,6 +165,11 @@ def test_a_body_of_unknown_size_has_limits(get: httpx.Client, monkeypatch: pytes
     assert get.get(f"/drips/resource?url={U}").json()["errors"] == {"drips": "no answer within 0.3 s"}
     monkeypatch.setattr("archec.access.remote_records.MAX_ANSWER", 4)
     assert get.get(f"/pywb/resource?url={U}&to=2014").json()["errors"] == {"pywb": "its answer is larger than 4 bytes"}
+
+    told = get.get(f"/large/index?url={U}").headers["reserrors"]
+    assert json.loads(told) == {"large": "its answer is larger than 4294967296 bytes"}
+    monkeypatch.setattr("archec.access.remote._MAX_EXTENSION", 0.2)
+    assert json.loads(get.get(f"/floods/index?url={U}").headers["reserrors"]) == {"floods": "no answer within 0.3 s"}
 
     async def fills() -> None:
         with open("/dev/full", "wb", buffering=0) as full:
