@@ -96,7 +96,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def demo(memory_folder: Callable[[], Path]) -> Config:
     """The archive of the demo, after its three gatherings; only to be read."""
-    from archec.demo.site import make_archive, play  # as above
+    from archec.demo.show import make_archive, play  # as above
     from archec.progress import Silent
 
     config = make_archive(memory_folder() / "demo")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from starlette.types import ASGIApp
 
 from archec.config import ServerConfig
-from archec.server.app import listen, make_server
+from archec.server.run import listen, make_server
 
 LOCAL = ServerConfig(host="127.0.0.1", port=0, access_log="")
 

@@ -1,9 +1,4 @@
-"""The routes of the access layer: dispatches the requests to a collection by path and method.
-
-``/COLL/warc/FILENAME`` has single records of WARC files, for clients that read them with range requests. A range is
-served only if it is exactly one record that is in the index and whose contents the viewer may have. An index is sorted
-by URL, not by offset, so the header of the record is read first and the index is queried by its URL and time.
-"""
+"""The routes of the access layer: dispatches the requests to a collection by path and method."""
 
 from __future__ import annotations
 
@@ -18,87 +13,23 @@ from starlette.responses import Response
 
 from archec.access import memento
 from archec.access.collection import Collection, Step
-from archec.access.errors import LoadFailed, Refused, unauthorized
+from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import HTML, JSON, Exchange, answer
 from archec.access.feeding import add, parse_rows, remove
 from archec.access.index import answer_index, list_sources
 from archec.access.index_files import MAX_LINE
-from archec.access.loading import WarcLoader
 from archec.access.memento import Addresses, Lost
 from archec.access.posts import Asked, Body, key_of_request, parse_request
-from archec.access.query import Query, all_of, key_range, parse_query, whole_url
-from archec.access.record import closed_on_failure, exactly
+from archec.access.query import Query, all_of, parse_query, whole_url
+from archec.access.record import closed_on_failure
 from archec.access.replay import answer_replay
-from archec.access.resource import answer_record, check_record, load
-from archec.access.rows import NOWHERE, Row
+from archec.access.resource import answer_record, load
 from archec.access.sources import Errors
-from archec.access.stamps import checked, from_http_date, last_moment, upper
-from archec.access.viewer import NO_ROW, Viewer
+from archec.access.stamps import checked, from_http_date, last_moment
+from archec.access.viewer import Viewer
+from archec.access.warc_ranges import answer_slice
 from archec.access.wayback import answer_wayback
 from archec.config import Config
-from archec.errors import UsageError
-from archec.server.responses import BodyResponse
-
-_RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")
-_NOT_ONE = "the range is not exactly one record that you may load"
-
-
-async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collection, filename: str) -> Response:
-    """Returns the bytes of a range. Raises Refused: 416 without a range, 403 if the range is not exactly one permitted
-    record."""
-    match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
-    if match is None:
-        viewer.check_empty()
-        raise Refused(416, "a Range with the bytes of one record is required")
-    first, length = int(match[1]), int(match[2]) - int(match[1]) + 1
-    if viewer.rules.are_trivial:
-        viewer.check_content(NO_ROW)
-    for step in collection.steps:
-        for loader in step.loaders:
-            if not isinstance(loader, WarcLoader):
-                continue
-            row = await _row_at(step, viewer, loader, filename, first, length)
-            if row is None:
-                continue
-            viewer.check_content(row)
-            exchange.note["url"] = row.url
-            pieces = await loader.slice(filename, first, length)
-            span = f"bytes {first}-{first + length - 1}/*"
-            made = answer(206, b"", "application/octet-stream", [("Content-Range", span)])
-            return BodyResponse(made, length, exactly(pieces, length))
-    viewer.check_empty()
-    raise Refused(403, _NOT_ONE)
-
-
-async def _row_at(step: Step, viewer: Viewer, loader: WarcLoader, filename: str, first: int, length: int) -> Row | None:
-    """The row of exactly this range, or None. Raises Refused unless the viewer may have the record."""
-    fields = {"filename": filename, "offset": str(first), "length": str(length)}
-    try:
-        record = await loader.load_place(Row(b"", "", "", fields, NOWHERE))
-        if record is None:
-            return None
-        await record.close()
-        if not record.url or not record.timestamp:
-            return None
-        queries = _queries(record.url, record.timestamp)
-    except (LoadFailed, UsageError):
-        return None
-    for query in queries:
-        rows = await step.answer(query, Errors(), viewer)
-        same = (row for row in rows if all(row.text(name) == value for name, value in fields.items()))
-        if (row := await to_thread.run_sync(next, same, None)) is not None:
-            check_record(record, row, viewer)
-            return row
-    return None
-
-
-def _queries(url: str, stamp: str) -> list[Query]:
-    """The queries for the captures of a URL at a time: under its own key, and under those of requests with a body.
-    Raises UsageError."""
-    at = replace(all_of(url), since=stamp, until=upper(stamp))
-    posted = at.key.partition("?")[0] + "?__wb_method="
-    return [at, replace(at, match="prefix", range=key_range(posted, "prefix", posted))]
-
 
 MODES = ["list_sources", "index", "resource"]
 _RAW_BODY = ("resource-post", "resource/postreq", "index/postreq")

@@ -1,5 +1,4 @@
 """``archec access index``: creates or updates the index of a directory of WARC and ARC files.
-``archec access sort`` sorts index files by bytes, in bounded memory.
 
 The index of ``warcs/`` is ``warcs.cdxj`` next to it. Files whose size and mtime have not changed are not read again,
 unless they were damaged. Rows of removed files are dropped.
@@ -8,30 +7,27 @@ unless they were damaged. Rows of removed files are dropped.
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import io
 import json
 import os
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from warcio.recordloader import ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser, StatusAndHeadersParserException
 
 from archec.access.errors import LoadFailed
 from archec.access.feeding import write_lines
-from archec.access.index_files import ENDINGS, MAX_LINE, is_header, without_mark
 from archec.access.posts import Asked, Body, key_of_request
 from archec.access.query import key_of
 from archec.access.record import arc_headers
 from archec.access.stamps import of_date
-from archec.errors import ArchecError, Exit, UsageError
+from archec.errors import UsageError
 from archec.progress import Meter
-from archec.store.durable import atomic_stream, atomic_write, storage_errors
+from archec.store.durable import atomic_write, storage_errors
 from archec.store.sorting import SortedLines
 from archec.units import counted
 from archec.warc.framing import Block, Records
@@ -232,75 +228,3 @@ def _posted(stream: io.BufferedReader[Any], url: str) -> str:
         return key_of_request(url, Asked(http.protocol, headers, Body(io.BytesIO(stream.read(_MAX_POSTED)))))
     except UsageError:
         return ""  # its URL cannot be queried
-
-
-class Unsortable(ArchecError):
-    """The file is not an index. The message names it and the fault."""
-
-    exit_code = Exit.CORRUPT
-
-
-class Sorted(NamedTuple):
-    """The result for a file: the number of its lines, the number of duplicates, and whether it was sorted already."""
-
-    lines: int
-    repeated: int
-    was_sorted: bool
-
-
-def sort_index(path: Path) -> Sorted:
-    """Sorts an index file and replaces it as a whole. A header stays at the top; a byte order mark, empty lines and
-    duplicates are removed.
-
-    Raises Unsortable, StorageFailed and StorageFull.
-    """
-    head, before, lines, in_order = b"", b"", 0, True
-    with SortedLines(path.parent) as found, storage_errors(path):
-        with open(path, "rb") as file:
-            opener = gzip.open if file.read(2) == b"\x1f\x8b" else open
-        with cast(IO[bytes], opener(path, "rb")) as plain:
-            for number, line in enumerate(_checked_lines(plain, path), 1):
-                if number == 1 and line != (plain_line := without_mark(line)):
-                    line, in_order = plain_line, False
-                if not before and is_header(line):
-                    head += line + b"\n"
-                elif line.strip():
-                    in_order = in_order and line >= before
-                    before = line
-                    lines += 1
-                    found.add(line)
-                else:
-                    in_order = False
-        if in_order:
-            return Sorted(lines, 0, True)
-        kept = 0
-        with atomic_stream(path) as raw:
-            out = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)) if opener is gzip.open else raw
-            out.write(head)
-            for line in found:
-                out.write(line + b"\n")
-                kept += 1
-            if out is not raw:
-                out.close()
-    return Sorted(lines, lines - kept, False)
-
-
-def _checked_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
-    number = 0
-    try:
-        while line := file.readline(MAX_LINE + 1):
-            number += 1
-            if len(line) > MAX_LINE:
-                raise Unsortable(f"{path}:{number}: has a line of more than {MAX_LINE} bytes")
-            if b"\0" in line:
-                raise Unsortable(f"{path}:{number}: is not text in UTF-8")
-            yield line.rstrip(b"\r\n")
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise Unsortable(f"{path}: is a damaged gzip file: {error}") from error
-
-
-def folder_files(path: Path) -> list[Path]:
-    """The index files of a directory, or the file itself."""
-    if not path.is_dir():
-        return [path]
-    return sorted(Path(entry.path) for entry in os.scandir(path) if entry.name.endswith(ENDINGS))

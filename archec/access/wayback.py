@@ -21,12 +21,13 @@ from anyio import to_thread
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from archec.access.collection import MAX_DIGESTS, Collection, resolve_revisits, within
+from archec.access.collection import Collection
 from archec.access.exchange import JSON, answer, chunked, errors_of, in_thread
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
 from archec.access.ordering import sort_rows
 from archec.access.query import Argument, Arguments, Query, check_names, parse_query, regex
+from archec.access.query_steps import MAX_DIGESTS, resolve_revisits, within
 from archec.access.rows import Row
 from archec.access.sources import Errors
 from archec.access.viewer import Viewer

@@ -1,29 +1,19 @@
-"""Evidence: what a data set covers, and therefore what it says about a template that it does not contain; whether the
-last visit confirms the loss of a file; and the records of losses held back.
+"""Absence: what a data set covers, and therefore what it says about a template that it does not contain.
 
 Pure functions over the coverages of data sets (design, section 4, "evidence by place").
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import groupby
+from collections.abc import Callable
 from typing import NamedTuple
 
 from xxhash import xxh3_128_hexdigest
 
-from archec.catalogue.documents import canonical, read
-from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, HeldGroup, KeyedSet, Kind, Note, Obi, Visit
-from archec.catalogue.records import LossesHeldBack, ObiChange, SetAdded
-from archec.config import Config
+from archec.catalogue.documents import canonical
+from archec.catalogue.model import Claim, Coverage, DataSet, KeyedSet
 from archec.ids import archive_of, item_of
 from archec.redif.precedence import CORE
-
-Keyed = Callable[[str], "bytes | None"]
 
 
 class Unknown(NamedTuple):
@@ -40,7 +30,6 @@ class Unknown(NamedTuple):
 
 
 HELD_BACK = Unknown("held-back")
-_CHANGED = "changed-while-reading"
 ELSEWHERE = "elsewhere"
 
 
@@ -129,202 +118,7 @@ class Look(NamedTuple):
         return HELD_BACK if self.held_back(handle) else None
 
 
-class Evidence:
-    """The known data sets, in the order (date, run). ``dates`` has those that count, grouped by date, oldest first.
-    Coverages are read when needed; the last few are cached."""
-
-    def __init__(self, data_sets: Iterable[DataSet], keyed: Keyed, held_back: Iterable[HeldBack] = ()) -> None:
-        self.data_sets = sorted(data_sets, key=lambda item: item.key)
-        self.keys = [item.key for item in self.data_sets]
-        speaking = [
-            (tist, tuple(_speaking(list(group)))) for tist, group in groupby(self.data_sets, key=lambda item: item.tist)
-        ]
-        self.dates: list[tuple[int, tuple[DataSet, ...]]] = [
-            (tist, group) for tist, group in speaking if group
-        ]
-        self.tists = [tist for tist, _ in self.dates]
-        self._keyed = keyed
-        self._held_back = {item.run: item for item in held_back if item.kind == "tobi"}
-        self._coverage = lru_cache(maxsize=64)(self._read)
-        self._look = lru_cache(maxsize=256)(self._make)
-        self._lists = lru_cache(maxsize=64)(lambda key: keyed(key) or b"")
-        self._last_read: dict[str, int] = {}
-        self._not_asked = len(self.dates)
-
-    def look(self, data_set: DataSet) -> Look:
-        """The data set with its coverage; cached."""
-        return self._look(data_set.key)
-
-    def coverage(self, data_set: DataSet) -> Coverage:
-        return self._coverage(data_set.coverage)
-
-    def with_data_set(
-        self, data_set: DataSet, sets: Iterable[KeyedSet] = (), held_back: HeldBack | None = None
-    ) -> Evidence:
-        """Returns a copy with ``data_set`` added, or replaced if there is one of the same run. ``held_back`` is the
-        record of its losses that are held back; ``sets`` are new sets that it refers to."""
-        others = [item for item in self.data_sets if item.run != data_set.run]
-        held = [item for item in self._held_back.values() if item.run != data_set.run]
-        new = {item.key: item.data for item in sets}
-
-        def keyed(key: str) -> bytes | None:
-            return new[key] if key in new else self._keyed(key)
-
-        return Evidence([*others, data_set], keyed, [*held, held_back] if held_back is not None else held)
-
-    def speaks(self, data_set: DataSet) -> bool:
-        """Whether a data set counts."""
-        i = bisect_left(self.tists, data_set.tist)
-        return i < len(self.tists) and any(item.run == data_set.run for item in self.dates[i][1])
-
-    def last_read(self, directory: str) -> int:
-        """The date of the newest data set that has read an archive directory; 0 if there is none. Each data set is
-        checked once, starting with the newest, as far as needed."""
-        while directory not in self._last_read and self._not_asked:
-            self._not_asked -= 1
-            tist, group = self.dates[self._not_asked]
-            for coverage in map(self.coverage, group):
-                for one in coverage.read.difference(coverage.unread):
-                    self._last_read.setdefault(one, tist)
-        return self._last_read.get(directory, 0)
-
-    def _read(self, key: str) -> Coverage:
-        return read(Coverage, self._keyed(key) or b"{}") if key else Coverage()
-
-    def _make(self, key: tuple[int, int]) -> Look:
-        data_set = self.data_sets[bisect_left(self.keys, key)]
-        coverage = self.coverage(data_set)
-        return Look(data_set, coverage, self._disturbed(data_set.tist, coverage), self._held(data_set.run))
-
-    def _disturbed(self, tist: int, coverage: Coverage) -> dict[str, str]:
-        if not (coverage.unread or coverage.partly):
-            return {}
-        before: Sequence[DataSet] = ()
-        i = bisect_left(self.tists, tist) - 1
-        while i >= 0 and not before:
-            before = [item for item in self.dates[i][1] if item.whole]
-            i -= 1
-        known = [{**one.unread, **one.partly} for one in map(self.coverage, before)]
-        found: dict[str, str] = {}
-        for place, digest in sorted({**coverage.unread, **coverage.partly}.items()):
-            if digest == _CHANGED or not known or any(one.get(place) != digest for one in known):
-                found.setdefault(directory_of(place), place)
-                if "/" not in place:
-                    found.setdefault(place, place)
-        return found
-
-    def _held(self, run: int) -> Callable[[str], bool]:
-        held = self._held_back.get(run)
-        keys = [group.ids for group in held.groups.values()] if held is not None else []
-        if not keys:
-            return lambda handle: False
-        return lambda handle: any(_holds(self._lists(key), handle.encode()) for key in keys)
-
-
-def _speaking(group: list[DataSet]) -> Iterator[DataSet]:
-    """The data sets of one date that count: a whole one supersedes all others."""
-    believed = [item for item in group if not item.retracted]
-    whole = any(item.whole for item in believed)
-    return (item for item in believed if item.whole or not whole)
-
-
 def coverage_set(coverage: Coverage) -> KeyedSet:
     """Encodes a coverage as a set whose key is a hash of its contents."""
     data = canonical(coverage)
     return KeyedSet(xxh3_128_hexdigest(data), data)
-
-
-def id_list(ids: Iterable[str]) -> KeyedSet:
-    """Encodes a list of ids as a set whose key is a hash of its contents."""
-    data = b"".join(line + b"\n" for line in sorted({obi.encode() for obi in ids}))
-    return KeyedSet(xxh3_128_hexdigest(data), data)
-
-
-def ids_in(data: bytes) -> Iterator[str]:
-    return (line.decode() for line in data.splitlines())
-
-
-def _holds(data: bytes, wanted: bytes) -> bool:
-    """Whether an encoded list contains an id; by binary search."""
-    first, end = 0, len(data)
-    while first < end:
-        start = data.rfind(b"\n", 0, (first + end) // 2) + 1
-        stop = data.index(b"\n", start)
-        line = data[start:stop]
-        if line == wanted:
-            return True
-        if line < wanted:
-            first = stop + 1
-        else:
-            end = start
-    return False
-
-
-def is_lost(config: Config, visit: Visit) -> bool:
-    """Whether a visit confirms a loss: the file was gone in ``lost_confirmations`` visits, the first and last of them
-    at least ``lost_grace`` apart."""
-    return (
-        visit.outcome == "gone"
-        and visit.gone >= config.lost_confirmations
-        and visit.when - visit.gone_when >= config.lost_grace
-    )
-
-
-def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
-    """The record, noted by ``run``, of a loss that the last visit to a fobi confirms; None if there is none."""
-    visit = fobi.visit
-    if visit is None or not fobi.history.held or not is_lost(config, visit):
-        return None
-    return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: loss_note(visit, run)})
-
-
-def loss_note(visit: Visit, run: int) -> Note:
-    """The note by ``run`` on a loss that a visit confirms."""
-    why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
-    return Note(run, "lost", reason=why, status=visit.status, target=visit.target, seen=visit.checked)
-
-
-def held_back_record(
-    run: int, losses: Iterable[tuple[str, str]], kind: Kind = "tobi"
-) -> tuple[HeldBack, list[KeyedSet]]:
-    """Builds the record of losses held back, given as (group, id), and the id lists that it refers to."""
-    by_group: defaultdict[str, list[str]] = defaultdict(list)
-    for group, obi in losses:
-        by_group[group].append(obi)
-    lists = {group: id_list(ids) for group, ids in sorted(by_group.items())}
-    groups = {group: HeldGroup(len(by_group[group]), one.key) for group, one in lists.items()}
-    return HeldBack(run, kind, groups), list(lists.values())
-
-
-def journalled(
-    catalogue: Catalogue, record: HeldBack, lists: Iterable[KeyedSet]
-) -> Iterator[SetAdded | LossesHeldBack]:
-    """Yields the journal records for a record of losses held back, with the lists that are not in the catalogue yet."""
-    yield from (SetAdded.of(item) for item in lists if catalogue.keyed(item.key) is None)
-    yield LossesHeldBack(record)
-
-
-def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str, str]]:
-    """Yields the losses in a record as (group, id)."""
-    for name, group in held_back.groups.items():
-        for obi in ids_in(catalogue.keyed(group.ids) or b""):
-            yield name, obi
-
-
-def without_accepted(
-    catalogue: Catalogue, evidence: Evidence, data_set: DataSet, accepted: Collection[str]
-) -> Iterator[tuple[HeldBack, list[KeyedSet]]]:
-    """Yields new records of losses held back for ``data_set`` and later ones, without the ``accepted`` losses. Records
-    that do not change are left out. Tobis that are seen again are not in later records."""
-    runs = {one.run for one in evidence.data_sets if one.key >= data_set.key}
-    for item in catalogue.held_back():
-        if item.kind == "tobi" and item.run in runs:
-            losses = list(held_losses(catalogue, item))
-            left = [(group, obi) for group, obi in losses if obi not in accepted]
-            if len(left) < len(losses):
-                yield held_back_record(item.run, left)
-
-
-def files_of(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str, str]]:
-    """Yields the files in a record as (host, URL); none for a record of templates."""
-    return held_losses(catalogue, held_back) if held_back.kind == "fobi" else iter(())

@@ -1,32 +1,150 @@
-"""Conclusions: the history of a tobi, derived from the claims of data sets, and the items to commit when it changes.
+"""Conclusions: the history of a tobi, derived from the claims of data sets. Pure functions.
 
 All known data sets are ordered by (date, run). A :class:`~archec.catalogue.model.Claim` is what one of them says about
 a tobi. It also holds for the following data sets as long as they would contain a template at its place, so few claims
 are stored, and a data set that arrives late is inserted in between (:func:`said`). The history is a function of the
 claims and of the data sets that count (:func:`judged`): it does not depend on the order in which they were read, and is
-derived again when one is added, superseded or retracted. :func:`explain` explains it for each data set.
+derived again when one is added, superseded or retracted. :func:`explain` explains it for each data set. Of several that
+are of one date, a whole one supersedes the others; of several claims, one counts (:func:`verdict_after`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import lru_cache
+from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from archec.archive.absence import ELSEWHERE, HELD_BACK, Evidence, Look, Unknown, hides
-from archec.archive.commit import CommitItem, Commits
-from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Claim, DataSet, Note, Obi, Version
-from archec.catalogue.records import ObiChange
+from archec.archive.absence import ELSEWHERE, HELD_BACK, Look, Unknown, directory_of, hides
+from archec.catalogue.documents import read
+from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, KeyedSet, Obi
 from archec.history import History
 from archec.redif.precedence import own
-from archec.store.writer import HardLink, Placement
 from archec.tist import MAX_TIST
+
+Keyed = Callable[[str], "bytes | None"]
+_CHANGED = "changed-while-reading"
+
+
+class Evidence:
+    """The known data sets, in the order (date, run). ``dates`` has those that count, grouped by date, oldest first.
+    Coverages are read when needed; the last few are cached."""
+
+    def __init__(self, data_sets: Iterable[DataSet], keyed: Keyed, held_back: Iterable[HeldBack] = ()) -> None:
+        self.data_sets = sorted(data_sets, key=lambda item: item.key)
+        self.keys = [item.key for item in self.data_sets]
+        speaking = [
+            (tist, tuple(_speaking(list(group)))) for tist, group in groupby(self.data_sets, key=lambda item: item.tist)
+        ]
+        self.dates: list[tuple[int, tuple[DataSet, ...]]] = [
+            (tist, group) for tist, group in speaking if group
+        ]
+        self.tists = [tist for tist, _ in self.dates]
+        self._keyed = keyed
+        self._held_back = {item.run: item for item in held_back if item.kind == "tobi"}
+        self._coverage = lru_cache(maxsize=64)(self._read)
+        self._look = lru_cache(maxsize=256)(self._make)
+        self._lists = lru_cache(maxsize=64)(lambda key: keyed(key) or b"")
+        self._last_read: dict[str, int] = {}
+        self._not_asked = len(self.dates)
+
+    def look(self, data_set: DataSet) -> Look:
+        """The data set with its coverage; cached."""
+        return self._look(data_set.key)
+
+    def coverage(self, data_set: DataSet) -> Coverage:
+        return self._coverage(data_set.coverage)
+
+    def with_data_set(
+        self, data_set: DataSet, sets: Iterable[KeyedSet] = (), held_back: HeldBack | None = None
+    ) -> Evidence:
+        """Returns a copy with ``data_set`` added, or replaced if there is one of the same run. ``held_back`` is the
+        record of its losses that are held back; ``sets`` are new sets that it refers to."""
+        others = [item for item in self.data_sets if item.run != data_set.run]
+        held = [item for item in self._held_back.values() if item.run != data_set.run]
+        new = {item.key: item.data for item in sets}
+
+        def keyed(key: str) -> bytes | None:
+            return new[key] if key in new else self._keyed(key)
+
+        return Evidence([*others, data_set], keyed, [*held, held_back] if held_back is not None else held)
+
+    def speaks(self, data_set: DataSet) -> bool:
+        """Whether a data set counts."""
+        i = bisect_left(self.tists, data_set.tist)
+        return i < len(self.tists) and any(item.run == data_set.run for item in self.dates[i][1])
+
+    def last_read(self, directory: str) -> int:
+        """The date of the newest data set that has read an archive directory; 0 if there is none. Each data set is
+        checked once, starting with the newest, as far as needed."""
+        while directory not in self._last_read and self._not_asked:
+            self._not_asked -= 1
+            tist, group = self.dates[self._not_asked]
+            for coverage in map(self.coverage, group):
+                for one in coverage.read.difference(coverage.unread):
+                    self._last_read.setdefault(one, tist)
+        return self._last_read.get(directory, 0)
+
+    def _read(self, key: str) -> Coverage:
+        return read(Coverage, self._keyed(key) or b"{}") if key else Coverage()
+
+    def _make(self, key: tuple[int, int]) -> Look:
+        data_set = self.data_sets[bisect_left(self.keys, key)]
+        coverage = self.coverage(data_set)
+        return Look(data_set, coverage, self._disturbed(data_set.tist, coverage), self._held(data_set.run))
+
+    def _disturbed(self, tist: int, coverage: Coverage) -> dict[str, str]:
+        if not (coverage.unread or coverage.partly):
+            return {}
+        before: Sequence[DataSet] = ()
+        i = bisect_left(self.tists, tist) - 1
+        while i >= 0 and not before:
+            before = [item for item in self.dates[i][1] if item.whole]
+            i -= 1
+        known = [{**one.unread, **one.partly} for one in map(self.coverage, before)]
+        found: dict[str, str] = {}
+        for place, digest in sorted({**coverage.unread, **coverage.partly}.items()):
+            if digest == _CHANGED or not known or any(one.get(place) != digest for one in known):
+                found.setdefault(directory_of(place), place)
+                if "/" not in place:
+                    found.setdefault(place, place)
+        return found
+
+    def _held(self, run: int) -> Callable[[str], bool]:
+        held = self._held_back.get(run)
+        keys = [group.ids for group in held.groups.values()] if held is not None else []
+        if not keys:
+            return lambda handle: False
+        return lambda handle: any(_holds(self._lists(key), handle.encode()) for key in keys)
+
+
+def _speaking(group: list[DataSet]) -> Iterator[DataSet]:
+    """The data sets of one date that count: a whole one supersedes all others."""
+    believed = [item for item in group if not item.retracted]
+    whole = any(item.whole for item in believed)
+    return (item for item in believed if item.whole or not whole)
+
+
+def _holds(data: bytes, wanted: bytes) -> bool:
+    """Whether an encoded list contains an id; by binary search."""
+    first, end = 0, len(data)
+    while first < end:
+        start = data.rfind(b"\n", 0, (first + end) // 2) + 1
+        stop = data.index(b"\n", start)
+        line = data[start:stop]
+        if line == wanted:
+            return True
+        if line < wanted:
+            first = stop + 1
+        else:
+            end = start
+    return False
+
 
 _key = attrgetter("key")
 
@@ -281,88 +399,3 @@ def _outcome(
     elif history.at(data_set.tist) is None:
         return ("lost" if data_set.tist in history.tists else "absent"), ""
     return (after.why.word, after.why.by) if after.why is not None else ("conflict", "")
-
-
-_BATCH = 500
-
-
-def evidence_of(catalogue: Catalogue) -> Evidence:
-    """The evidence of all data sets of the archive."""
-    return Evidence(catalogue.data_sets(), catalogue.keyed, catalogue.held_back())
-
-
-def concluded(
-    obi: Obi,
-    added: Sequence[Claim],
-    judgement: Judgement,
-    run: int,
-    *,
-    kinds: Mapping[int, str] | None = None,
-    handle: str = "",
-    version: Version | None = None,
-    placement: Placement | None = None,
-) -> CommitItem | None:
-    """Builds the item that ``run`` must commit so that the history of a tobi becomes that of ``judgement``. Returns
-    None if nothing changes.
-
-    ``added`` are new claims. ``kinds`` has the kinds of the notes by tist; other entries are ``restated``. ``version``
-    and ``placement`` are those of new contents.
-    """
-    before, after = obi.history.as_dict(), judgement.history.as_dict()
-    put = {tist: state for tist, state in after.items() if tist not in before or before[tist] != state}
-    drop = tuple(tist for tist in before if tist not in after)
-    claims = merged(obi.claims, added)
-    usual = (claims[-1].place if claims else "") or obi.place
-    place = judgement.last.place or usual
-    plain_since = max(judgement.history.last or 0, claims[-1].tist if claims else 0)
-    settled = judgement.since if judgement.since > max(plain_since, obi.settled) else 0
-    if not (added or put or drop or place != obi.place or settled):
-        return None
-    notes: dict[int, Note] = {}
-    kept = {placement.tist: placement.sha256} if placement is not None else {}
-    links: list[HardLink] = []
-    for tist, state in put.items():
-        if state is None:
-            notes[tist] = Note(run, "lost", reason=_reason(judgement, claims, tist))
-            continue
-        at = judgement.claims[tist].bytes_at
-        if at != tist and not any(claim.bytes_at == tist and claim.state not in (None, state) for claim in claims):
-            links.append(HardLink(at, obi.id, tist, obi.id))
-            at = tist
-        if at == tist:
-            kept[tist] = state
-        notes[tist] = Note(run, (kinds or {}).get(tist, "restated"), at=0 if at == tist else at)
-    plain = {tist: state for tist, state in put.items() if state is not None}
-    record = ObiChange(
-        "tobi", obi.id, handle or obi.handle, put, drop, version, notes,
-        claims=tuple(added), place="" if place == usual and (added or put or drop) else place,
-        settled=settled, kept=None if kept == plain else kept,
-    )  # fmt: skip
-    return CommitItem(record, placement, (), tuple(links), fresh=not obi.claims and not obi.history)
-
-
-def _reason(judgement: Judgement, claims: Sequence[Claim], tist: int) -> str:
-    """The reason for the loss of a tobi at ``tist``, which names its last place."""
-    seen = [claim.place for claim in claims if claim.state is not None and claim.tist < tist]
-    return f"no longer in {seen[-1] if seen else judgement.last.place}, which was read without it or has been removed"
-
-
-def judge_again(catalogue: Catalogue, ids: Iterable[str] | None, evidence: Evidence, run: int, to: Commits) -> int:
-    """Derives the histories of these tobis (None: of all) again from the known data sets. Returns how many changed."""
-    changed = 0
-    for obi in _obis(catalogue, ids):
-        item = concluded(obi, (), judged(obi.id, obi.claims, evidence), run)
-        if item is not None:
-            to.add(item)
-            changed += 1
-    to.commit()
-    return changed
-
-
-def _obis(catalogue: Catalogue, ids: Iterable[str] | None) -> Iterator[Obi]:
-    if ids is None:
-        yield from catalogue.all("tobi")
-        return
-    rest = iter(ids)
-    while part := list(islice(rest, _BATCH)):
-        yield from catalogue.obis("tobi", part).values()

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from archec.archive.recovery import catch_up, is_behind, refuse_newer
-from archec.catalogue.interface import Catalogue, redact
-from archec.config import Config, plain_path
-from archec.errors import ConfigError
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.open import open_catalogue
+from archec.config import Config
 from archec.progress import SILENT, Meter
 from archec.sqlite import is_full, unwritable
 from archec.store.durable import open_directory, storage_errors
@@ -21,10 +21,6 @@ from archec.store.journal_writer import tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import holder, run_lock
 
-_ALLOWED = (
-    "write sqlite:///PATH (relative to the configuration's directory), sqlite:////ABSOLUTE/PATH, "
-    "mongodb://HOST/DATABASE or mongodb+srv://HOST/DATABASE"
-)
 _SCRATCH = "scratch-"
 
 
@@ -101,40 +97,3 @@ def opened(config: Config) -> Iterator[Archive]:
     layout = open_store(config)
     with open_catalogue(config.database, base=config.base, read_only=True) as catalogue:
         yield Archive(config, layout, catalogue)
-
-
-def open_catalogue(url: str, *, base: Path, create: bool = False, read_only: bool = False) -> Catalogue:
-    """Opens the catalogue at ``url``.
-
-    ``base`` is the directory to which ``sqlite:///relative/path`` is relative. ``create``: a missing catalogue is
-    created; otherwise it is an error. ``read_only``: writing raises an error. Raises :class:`ConfigError` for other
-    forms of URLs, :class:`archec.errors.CatalogueGone` if the server does not respond, and
-    :class:`archec.errors.CatalogueError` for other errors. No message contains a password.
-    """
-    scheme, colon, _ = url.partition(":")
-    if colon and scheme == "sqlite":
-        from archec.catalogue.sqlite import SQLiteCatalogue
-
-        return SQLiteCatalogue(url, sqlite_path(url, base), create=create, read_only=read_only)
-    if colon and scheme in ("mongodb", "mongodb+srv"):
-        from archec.catalogue.mongo import MongoCatalogue
-
-        return MongoCatalogue(url, create=create, read_only=read_only)
-    raise ConfigError(f"{redact(url)!r} is not the URL of a catalogue", hint=_ALLOWED)
-
-
-def is_read_only(url: str, *, base: Path) -> bool:
-    """Whether the catalogue is an existing SQLite file that this process cannot write to: on a read-only file system,
-    or of another user. False for servers, which refuse writes themselves."""
-    if url.partition(":")[0] != "sqlite":
-        return False
-    path = sqlite_path(url, base)
-    return path.exists() and bool(unwritable(path))
-
-
-def sqlite_path(url: str, base: Path) -> Path:
-    """The absolute path in a ``sqlite:`` URL. Raises :class:`ConfigError` if there is none."""
-    path = url.removeprefix("sqlite:///")
-    if path == url or not path or path.endswith("/") or "\0" in path:
-        raise ConfigError(f"{redact(url)!r} does not name an SQLite file", hint=_ALLOWED)
-    return plain_path(base / path)

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from xxhash import xxh3_64_intdigest
 
-from archec.archive.absence import files_of, held_back_record, is_lost, journalled, loss_note, loss_of
 from archec.archive.commit import CommitItem, Commits
+from archec.archive.file_loss import is_lost, loss_note, loss_of
+from archec.archive.held_back import files_of, held_back_record, journalled
 from archec.archive.opening import Archive
 from archec.archive.recovery import records
 from archec.catalogue.fold import fold_obi

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from archec.archive.ledger import left_parts
-from archec.archive.opening import scratch_folder, sqlite_path
+from archec.archive.opening import scratch_folder
 from archec.archive.recovery import last_run
 from archec.audit.cross_check import Comparison, Differences, report_differences
 from archec.audit.disk import (
@@ -37,6 +37,7 @@ from archec.audit.refold import compare_whole
 from archec.audit.repair import write_notice, wrong_notice
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import KINDS
+from archec.catalogue.open import sqlite_path
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart, decode
 from archec.config import Config
 from archec.errors import ArchecError, BadName, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal

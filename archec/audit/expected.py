@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
-from archec.archive.absence import Evidence
-from archec.archive.conclusions import judged
+from archec.archive.conclusions import Evidence, judged
 from archec.catalogue.documents import ObiState, history_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.records import ObiChange, decode

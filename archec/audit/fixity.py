@@ -15,10 +15,9 @@ from os import close, readv
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.archive.absence import Evidence
-from archec.archive.conclusions import evidence_of
-from archec.archive.opening import open_catalogue
+from archec.archive.conclusions import Evidence
 from archec.archive.recovery import records
+from archec.archive.revision import evidence_of
 from archec.audit.disk import judge
 from archec.audit.expected import (
     Entry,
@@ -35,6 +34,7 @@ from archec.audit.journals import Journals
 from archec.audit.last_checked import Memory, Part
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue, redact
+from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange
 from archec.digest import Digests
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal

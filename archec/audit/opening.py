@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from archec.archive.opening import is_read_only, open_catalogue
 from archec.archive.recovery import catch_up, is_behind
 from archec.audit.disk import known_tists
 from archec.audit.findings import Finding
 from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.model import Position
+from archec.catalogue.open import is_read_only, open_catalogue
 from archec.config import Config
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.store.journal_reader import journal_of

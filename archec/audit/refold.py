@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 from xxhash import xxh3_128_digest
 
-from archec.archive.opening import open_catalogue, scratch_folder, scratch_space
+from archec.archive.opening import scratch_folder, scratch_space
 from archec.archive.recovery import follow_until
 from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.findings import Finding, Reporter
@@ -22,6 +22,7 @@ from archec.audit.opening import Audited
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
+from archec.catalogue.open import open_catalogue
 from archec.errors import CatalogueError, StorageFailed, StorageFull
 from archec.progress import Meter
 from archec.tist import MAX_TIST

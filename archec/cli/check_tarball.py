@@ -9,7 +9,7 @@ import click
 
 from archec.cli.common import PATH, leave, load_or_default, report_options
 from archec.errors import DataSetError, Exit, gravest_of_items
-from archec.gather.dataset import Inspection, inspect
+from archec.gather.tarball_inspection import Inspection, inspect
 from archec.terminal.output import echo_json, note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso

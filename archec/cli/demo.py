@@ -8,14 +8,14 @@ from shlex import quote
 
 import click
 
-from archec.archive.opening import open_catalogue
+from archec.catalogue.open import open_catalogue
 from archec.cli.coverage import coverage
 from archec.cli.lost import lost
 from archec.cli.report import report
 from archec.cli.runreport import INDENT, gather_table
 from archec.cli.status import status
 from archec.config import DEFAULT_FILE
-from archec.demo.site import make_archive, papers_that, play
+from archec.demo.show import make_archive, papers_that, play
 from archec.errors import ConfigError
 from archec.terminal.output import echo
 from archec.terminal.progress import meter_for

@@ -31,7 +31,7 @@ from archec.export.units import Selection
 from archec.fileset import result as results
 from archec.fileset.candidates import candidates as find_candidates
 from archec.fileset.context import IngestOptions
-from archec.fileset.export import WRITERS, Dialect, statements
+from archec.fileset.export import WRITERS
 from archec.fileset.export import export as write_export
 from archec.fileset.fields import clean
 from archec.fileset.lookup import (
@@ -48,6 +48,7 @@ from archec.fileset.platforms.base import item_name
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
+from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest, Status
 from archec.terminal.output import LineWriter, echo_json, escaped_json, note, show_all
 from archec.terminal.progress import meter_for

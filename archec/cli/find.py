@@ -14,9 +14,9 @@ from archec.cli.common import PATH, digests_of, opened, report_options
 from archec.config import Config, load
 from archec.digest import md5_hex
 from archec.errors import NotHeld, UsageError
+from archec.redif.canonical import canonical_text
 from archec.redif.files import Blob
 from archec.redif.scan import scan
-from archec.redif.template import canonical_text
 from archec.store.durable import storage_errors
 from archec.terminal.output import show_all
 from archec.tist import iso
@@ -95,7 +95,7 @@ def _texts(config: Config, path: Path) -> set[str]:
 
 def _extracted(config: Config, path: Path, head: bytes) -> str:
     """The checksum of the text in a file, extracted in a separate process. Raises NotHeld if there is no text."""
-    from archec.text.checksum import TextPool  # slow to import
+    from archec.text.pool import TextPool  # slow to import
     from archec.text.sniff import sniff
 
     with TextPool(config.text) as pool:

@@ -36,7 +36,7 @@ from archec.terminal.output import note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted
-from archec.web.task import Outcome
+from archec.web.outcome import Outcome
 
 _Limit = TypeVar("_Limit", int, float)
 _MOST_NAMED = 20

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from archec.archive.absence import held_losses
+from archec.archive.held_back import held_losses
 from archec.archive.runs import known_run
 from archec.catalogue.interface import Catalogue
 from archec.cli.common import opened, report_options, run_of

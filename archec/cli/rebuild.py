@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from archec.archive.opening import open_catalogue
 from archec.archive.recovery import need_run
 from archec.archive.recovery import rebuild as rebuild_catalogue
 from archec.catalogue.interface import redact
+from archec.catalogue.open import open_catalogue
 from archec.cli.common import report_options, run_of
 from archec.config import load
 from archec.errors import UsageError

@@ -12,7 +12,8 @@ from archec.cli.common import FILE, PATH, leave, load_or_default, report_options
 from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
 from archec.redif.files import template_names
-from archec.redif.lint import MOST_HANDLES, Lint, Summary
+from archec.redif.lint import MOST_HANDLES, Lint
+from archec.redif.lintreport import Summary
 from archec.redif.problems import Problem, shown
 from archec.redif.template import Template
 from archec.redif.template import as_json as template_value

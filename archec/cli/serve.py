@@ -15,8 +15,9 @@ from archec.access.build import opened_access
 from archec.cli.common import config_option, opened, pywb_option
 from archec.config.pywb import load_with_pywb
 from archec.oai.router import opened_oai
-from archec.server.app import AbsentCapability, Capability, listen, make_app, make_server
+from archec.server.app import AbsentCapability, Capability, make_app
 from archec.server.observe import log_accesses
+from archec.server.run import listen, make_server
 from archec.terminal.output import note
 
 

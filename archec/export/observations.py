@@ -20,10 +20,10 @@ import msgspec
 import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
-from archec.archive.absence import Evidence
-from archec.archive.conclusions import evidence_of, last_seen
+from archec.archive.conclusions import Evidence, last_seen
 from archec.archive.observing import state, states
 from archec.archive.recovery import records_in
+from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import ObiChange

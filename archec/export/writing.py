@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.archive.opening import open_catalogue
+from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
 from archec.export.checking import Extents, VaultFault
 from archec.export.observations import Visits, collect, observation_of

@@ -17,8 +17,8 @@ from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, St
 from archec.text.sniff import bare_type
 from archec.web.door import EXPECTED, URL, Response, Sender, TooLarge, content, fault_of
 from archec.web.headers import raw_headers, wait_asked
+from archec.web.outcome import Outcome
 from archec.web.robots import Rules, parse, product_token
-from archec.web.task import Outcome
 
 _MOST_BYTES = 100_000_000
 """Size limit of a response in bytes; a manifest of 100,000 files has some 60 million."""

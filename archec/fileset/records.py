@@ -18,7 +18,7 @@ from archec.fileset.redaction import public_url
 from archec.history import History
 from archec.store.writer import HardLink, Placement, Writer
 from archec.tist import MAX_TIST
-from archec.web.task import Outcome
+from archec.web.outcome import Outcome
 
 NEVER = MAX_TIST + 1
 """The due date of a file of a fileset, later than any visit: such files are visited by an ingest only."""

@@ -16,9 +16,10 @@ from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits, committing
 from archec.archive.ledger import Ledger
-from archec.archive.opening import Archive, locked, open_catalogue, opened
+from archec.archive.opening import Archive, locked, opened
 from archec.archive.report import Report
 from archec.archive.runs import end_run, next_run, stop_run
+from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest_of_items

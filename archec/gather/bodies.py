@@ -26,7 +26,7 @@ from archec.store.reader import digest
 from archec.store.writer import HardLink, Link, Placement
 from archec.text.sniff import HTML, decoded_head, sniff
 from archec.web.task import Hop, Hops
-from archec.workers.process import Inbox, Nonsense, encode, frame
+from archec.workers.pipe import Inbox, Nonsense, encode, frame
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096

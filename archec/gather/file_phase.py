@@ -10,9 +10,9 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from archec.archive.absence import is_lost
 from archec.archive.budget import BudgetUse
 from archec.archive.commit import CommitItem
+from archec.archive.file_loss import is_lost
 from archec.archive.report import NOT_ASKED
 from archec.catalogue.model import HostState, Obi, Version
 from archec.catalogue.records import HostNoted
@@ -21,21 +21,10 @@ from archec.gather.bodies import Bodies, Received, declared
 from archec.gather.host_waits import HostTable, is_silent
 from archec.gather.options import Environment
 from archec.gather.plan import Feeder, task_for, unnamed_files
+from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, tags_in, tags_of
 from archec.gather.underway import Active, UnderWay, VisitLog
-from archec.gather.visits import (
-    MANY,
-    SHARED,
-    Effect,
-    SharedBodies,
-    VisitResult,
-    contradicts,
-    doubtful,
-    is_login_page,
-    tags_in,
-    tags_of,
-    visit_for,
-)
-from archec.text.checksum import TextPool
+from archec.gather.visits import Effect, VisitResult, contradicts, doubtful, visit_for
+from archec.text.pool import TextPool
 from archec.units import human_size
 from archec.web.pool import FetchPool
 from archec.web.task import FetchTask, Hop

@@ -13,8 +13,9 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from archec.archive.absence import files_of, held_back_record, is_lost, journalled, loss_of
 from archec.archive.commit import CommitItem, Commits
+from archec.archive.file_loss import is_lost, loss_of
+from archec.archive.held_back import files_of, held_back_record, journalled
 from archec.archive.opening import Archive
 from archec.archive.recovery import records
 from archec.archive.report import Report

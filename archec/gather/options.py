@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from xxhash import xxh3_64_hexdigest
-
 from archec.archive.budget import NO_LIMIT, Budget
 from archec.archive.commit import Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.model import Run
-from archec.config import FetchConfig
 from archec.errors import UsageError
 from archec.gather.spool import Spool
 from archec.progress import Meter
@@ -26,7 +23,7 @@ _AHEAD = 60
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a run; see ``archec gather --help``. ``template_files`` is the setting of that name. ``refusals``
-    is the checksum of the settings by which archec refuses files (:func:`refusals`). ``repeated`` is
+    is the checksum of the settings by which archec refuses files (:func:`archec.gather.due.refusals`). ``repeated`` is
     a file for the handles that occur more than once in the data set."""
 
     file: Path | None = None
@@ -80,14 +77,6 @@ def options_of(run: Run) -> dict[str, Any]:
     kind."""
     found: dict[str, Any] = json.loads(run.options) if run.kind == "gather" else {}
     return found
-
-
-def refusals(config: FetchConfig) -> str:
-    """A checksum of the settings by which archec itself refuses to fetch or to keep a file."""
-    rules = (
-        config.allow_networks, config.deny, config.insecure_hosts, config.max_size, config.robots, config.robots_tags,
-    )  # fmt: skip
-    return xxh3_64_hexdigest(repr(rules).encode())
 
 
 class RunTime(NamedTuple):

@@ -11,55 +11,21 @@ import heapq
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 
-from archec.archive.runs import newest_first
 from archec.catalogue.documents import DueFobi
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
-from archec.config import Config, FetchConfig
-from archec.gather.options import RunTime, options_of, refusals
+from archec.config import Config
+from archec.gather.options import RunTime
 from archec.gather.spool import Spool
 from archec.ids import host_of
-from archec.tist import MAX_TIST
 from archec.web.task import FetchTask
 
 _BATCH = 5000
 _PAGE = 64
 _NAMING, _MOST_NAMING = 50, 5000
 """Number of tobis checked for a mention of a file: at first, and at most."""
-_YEAR = 365 * 86400
-LAST_ID = "\U0010ffff"
-"""Sorts after every id."""
-_RUNS = 50
-"""Number of runs that are searched for a complete one."""
-_REFUSED = ("bad-certificate", "blocked-address", "denied", "robots", "too-large")
-"""Outcomes that another configuration may change."""
-
-
-def due_files(catalogue: Catalogue, config: FetchConfig, now: int, run: int = MAX_TIST + 1) -> Iterator[DueFobi]:
-    """The files that are due in ``run``, by default the next one.
-
-    A file that is due in more than a year (or ``revisit_max``) was visited with a wrong clock and is due now. A file
-    that was refused is due now if the settings have changed since the last complete run.
-    """
-    beyond = now + max(_YEAR, int(config.revisit_max))
-    due = chain(catalogue.due(now), catalogue.due(MAX_TIST, DueFobi(beyond, LAST_ID)))
-    runs = islice(newest_first(catalogue, run), _RUNS)
-    finished = (options_of(one) for one in runs if one.state in ("done", "held-back"))
-    before = next((str(kept.get("refusals", "")) for kept in finished if kept.get("fetch")), "")
-    if before in ("", refusals(config)):
-        return due
-    return chain(due, _not_due(catalogue, now, beyond))
-
-
-def _not_due(catalogue: Catalogue, now: int, beyond: int) -> Iterator[DueFobi]:
-    """The files that were refused, except those that are due anyway."""
-    refused = catalogue.with_outcome(_REFUSED)
-    while page := list(islice(refused, _BATCH)):
-        for fobi in catalogue.obis("fobi", page).values():
-            if now < fobi.due <= beyond:
-                yield DueFobi(fobi.due, fobi.id)
 
 
 def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:

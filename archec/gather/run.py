@@ -13,11 +13,12 @@ from pathlib import Path
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Commits, Committer, check_space, committing
-from archec.archive.opening import Archive, locked, open_catalogue
+from archec.archive.opening import Archive, locked
 from archec.archive.recovery import LastRun, last_run, refuse_past
 from archec.archive.report import NOT_ASKED, Report
 from archec.archive.runs import beginning, close_interrupted_run, end_run, recounted, stop_run, sweep
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, UsageError, gravest
@@ -25,11 +26,12 @@ from archec.gather.bodies import Received, received
 from archec.gather.clock import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
+from archec.gather.due import due_files, refusals
 from archec.gather.file_phase import FilePhase
 from archec.gather.holding_back import GoneFiles, undecided
 from archec.gather.host_waits import HostTable
-from archec.gather.options import Environment, Options, refusals, run_time
-from archec.gather.plan import Feeder, due_files, make_plan
+from archec.gather.options import Environment, Options, run_time
+from archec.gather.plan import Feeder, make_plan
 from archec.gather.spool import Spool
 from archec.gather.template_phase import TemplatePhase
 from archec.progress import SILENT, Meter
@@ -40,7 +42,7 @@ from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import open_store
 from archec.store.sorting import SortedLines
 from archec.store.writer import CommitResult, sweep_parts
-from archec.text.checksum import TextPool
+from archec.text.pool import TextPool
 from archec.tist import stamp
 from archec.web.pool import FetchPool
 from archec.web.task import Hop

@@ -12,20 +12,12 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from archec.archive.absence import Evidence, coverage_set, directory_of, held_back_record, journalled
+from archec.archive.absence import coverage_set, directory_of
 from archec.archive.commit import CommitItem
-from archec.archive.conclusions import (
-    Judgement,
-    Verdict,
-    claim_of,
-    concluded,
-    evidence_of,
-    judged,
-    merged,
-    said,
-    verdict_after,
-)
+from archec.archive.conclusions import Evidence, Judgement, Verdict, claim_of, judged, merged, said, verdict_after
+from archec.archive.held_back import held_back_record, journalled
 from archec.archive.recovery import tobis_in_journals
+from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.documents import ObiState
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded

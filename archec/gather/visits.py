@@ -1,122 +1,24 @@
-"""Visits: the effect of a hop on a fobi's history, and when it is due again (design, section 5).
+"""Visits: the effect of a hop on a fobi's history. :mod:`archec.gather.due` says when it is due again.
 
-Suspects are contents that are probably not the intended ones (a soft 404, a login page). They are stored and marked;
-nothing is lost or refused because of the mark.
+Pure rules of design section 5.
 """
 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from archec.archive.absence import is_lost
-from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import AT_ONCE, Note, Obi, Version, Visit
 from archec.catalogue.records import ObiChange
 from archec.config import Config
+from archec.gather.due import next_due
 from archec.gather.options import RunTime
-from archec.ids import host_of
-from archec.text.sniff import is_page_instead_of_pdf
+from archec.gather.suspects import suspicion
 from archec.web.headers import TLS_FIELD, http_date
 from archec.web.task import Hop
 
-_PASSWORD = re.compile(rb"""<input\b[^>]*\btype\s*=\s*["']?password\b""", re.I)
-_META = re.compile(rb"""<meta\b[^>]*\bname\s*=\s*["']?(?:robots|archec)\b[^>]*>""", re.I)
-_CONTENT = re.compile(rb"""\bcontent\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*))""", re.I)
-_TAG = "noarchive"
-MANY = 5
-"""Number of URLs of a host with the same body from which that body is suspect."""
-SHARED = "the same as under other URLs of the host"
-_LOOKED_AT = 10 * MANY
-"""Number of URLs with the same body read from the catalogue: enough to find others behind a chain of redirects."""
-_REMEMBERED = 2000
-"""Number of bodies kept in memory: more than a batch has."""
-
-
-def suspicion(fobi: Obi, version: Version, state: str | None) -> str:
-    """Why a new version is suspect compared to the one held now, or held last; empty if it is not."""
-    if version.size == 0:
-        return "empty"
-    before = fobi.versions.get(state) if state is not None else fobi.newest
-    if before is not None and is_page_instead_of_pdf(before.type, version.type):
-        return "page instead of PDF"
-    return ""
-
-
-def is_login_page(page: bytes) -> bool:
-    """Whether a page asks for a password."""
-    return _PASSWORD.search(page) is not None
-
-
-def tags_of(hop: Hop) -> str:
-    """``noarchive`` if X-Robots-Tag contains it, else empty. Directives for other robots are ignored."""
-    name = ""
-    for part in hop.header("x-robots-tag").lower().split(","):
-        robot, colon, rest = part.partition(":")
-        if colon and not robot.strip().startswith(("max-", "unavailable_after")):
-            name, part = robot.strip(), rest
-        if part.strip() == _TAG and name in ("", "archec"):
-            return _TAG
-    return ""
-
-
-def tags_in(page: bytes) -> str:
-    """``noarchive`` if a robots tag of a page contains it, else empty."""
-    contents = (b"".join(match.groups(b"")) for meta in _META.findall(page) for match in _CONTENT.finditer(meta))
-    tagged = any(_TAG in content.decode("latin-1").lower().replace(",", " ").split() for content in contents)
-    return _TAG if tagged else ""
-
-
-class SharedBodies:
-    """The URLs of a host with the same body, in this run and, according to the catalogue, in earlier ones.
-
-    The targets of other URLs do not count: all URLs of a chain of redirects have the same body.
-    """
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._known: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
-
-    def others(self, url: str, sha256: str, target: str) -> set[str]:
-        """Up to :data:`MANY` other URLs of the host with the same body. Remembers this URL instead of the ``target``
-        that it redirects to, if any."""
-        key = host_of(url), sha256
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._earlier(*key)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)  # visits of an entry that is dropped are already committed
-        known.discard(target)
-        found = known - {url}
-        if len(known) <= MANY:
-            known.add(url)
-        return found
-
-    def _earlier(self, host: str, sha256: str) -> set[str]:
-        found = self._catalogue.sharing(host, sha256, _LOOKED_AT)
-        fobis = self._catalogue.obis("fobi", found).values() if len(found) > 1 else ()
-        notes = (fobi.notes.get(tist) for fobi in fobis for tist, state in fobi.history if state == sha256)
-        targets = {note.target for note in notes if note is not None}
-        return {*[url for url in found if url not in targets][:MANY]}
-
-    def marks(self, urls: Iterable[str], sha256: str, run: int) -> Iterator[ObiChange]:
-        """Records that mark this body as suspect under URLs that stored it before there were so many."""
-        for fobi in self._catalogue.obis("fobi", sorted(urls)).values():
-            tist, state = fobi.history.entry_at(run) or (0, None)
-            note = fobi.notes.get(tist)
-            if state == sha256 and note is not None and not note.suspect:
-                notes = {tist: replace(note, suspect=SHARED)}
-                yield ObiChange("fobi", fobi.id, put={tist: state}, notes=notes)
-
-
-_DAY = 86400
-_HELD = frozenset({"new", "changed", "same", "not-modified", "cosmetic"})
-_REFUSED = frozenset({"forbidden", "robots", "too-large", "bad-url", "bad-certificate", "blocked-address", "denied"})
 _COMPRESSED = re.compile(r"([-;:]|--)(gzip|br|deflate|zstd)$")
 
 
@@ -165,7 +67,7 @@ class Effect(NamedTuple):
 
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
     """The effect of a visit on a fobi: its outcome, its incidence, if any, and when it is due again. ``unnamed``: no
-    template mentions it any more. Losses are not decided here: see :func:`archec.archive.absence.loss_of`."""
+    template mentions it any more. Losses are not decided here: see :func:`archec.archive.file_loss.loss_of`."""
     state = fobi.history.at(at.run)
     before = fobi.visit
     first = Visit(
@@ -242,38 +144,6 @@ def doubtful(fobi: Obi, why: str) -> ObiChange:
     drop = tuple(tist for tist, note in fobi.notes.items() if note.run == run)
     visit = Visit(run, "doubtful", message=why[:500])
     return ObiChange("fobi", fobi.id, drop=drop, visit=visit, due=AT_ONCE)
-
-
-def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool, deferred: bool = False) -> int:
-    """When the visited fobi is due again, in Unix seconds by the clock.
-
-    New and changed files are due after ``revisit_min``, unchanged ones after half the time for which they
-    have not changed, between ``revisit_min`` and ``revisit_max``, and gone ones when their loss can be
-    confirmed. Faults have a back-off that begins at one day, refusals one that begins at
-    ``revisit_min``. ``deferred`` files are due in the next run. A file that no template mentions any more is visited
-    half as often after each visit, up to ``revisit_max``.
-    """
-    shortest, longest = int(config.fetch.revisit_min), int(config.fetch.revisit_max)
-    outcome = visit.outcome
-    if deferred:
-        return visit.when + 1
-    if outcome == "gone" and not (lost or is_lost(config, visit)):
-        if visit.gone < config.lost_confirmations:
-            wait = int(config.lost_grace)
-        else:
-            wait = visit.gone_when + int(config.lost_grace) - visit.when
-        return visit.when + max(wait, 1)
-    if outcome in ("new", "changed"):
-        wait = shortest
-    elif outcome in _HELD:
-        unchanged = visit.tist - last_noted if last_noted is not None else 0
-        wait = max(shortest, min(longest, unchanged // 2))
-    else:
-        first = shortest if outcome in _REFUSED or outcome == "gone" else min(_DAY, shortest)
-        wait = min(longest, max(first, 1) << min(max(visit.fails - 1, 0), 12))
-    if visit.unnamed:
-        wait = min(longest, max(wait, 1) << min(visit.unnamed, 12))
-    return visit.when + max(wait, 1)
 
 
 def contradicts(hop: Hop, visit: Visit, version: Version) -> bool:

@@ -13,7 +13,8 @@ from archec.oai.dc import date_of, split_codes, split_words
 from archec.oai.formats import Context, RecordFormat
 from archec.oai.items import Item
 from archec.oai.xml import XSI, attribute, clean, element, text
-from archec.redif.template import Cluster, RawRefipo, Template
+from archec.redif.fields import Cluster, RawRefipo
+from archec.redif.template import Template
 
 NAMESPACE = "http://amf.openlib.org"
 SCHEMA = "http://amf.openlib.org/2001/amf.xsd"

@@ -16,9 +16,9 @@ from urllib.parse import quote, unquote_to_bytes
 
 from xxhash import xxh3_64_intdigest
 
-from archec.archive.absence import Evidence
-from archec.archive.conclusions import evidence_of, last_seen
+from archec.archive.conclusions import Evidence, last_seen
 from archec.archive.opening import Archive
+from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
 from archec.errors import ArchecError, CatalogueGone

@@ -7,11 +7,12 @@ from contextlib import ExitStack
 
 from archec import __version__
 from archec.archive.commit import Committer
-from archec.archive.opening import Archive, open_catalogue, scratch_folder
+from archec.archive.opening import Archive, scratch_folder
 from archec.archive.recovery import LastRun, follow_until, last_run, rebuild, records_in
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, end_run
 from archec.catalogue.model import Position
+from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import Fork, Link, RunStart, encode
 from archec.config import Config
 from archec.errors import UsageError

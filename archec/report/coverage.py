@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields
 from itertools import islice, pairwise
 from pathlib import Path
 
-from archec.archive.conclusions import evidence_of
-from archec.archive.opening import open_catalogue
+from archec.archive.revision import evidence_of
 from archec.catalogue.documents import FileState, TobiFiles
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.open import open_catalogue
 from archec.ids import archive_of, item_of, series_of
 from archec.progress import SILENT, Meter
 from archec.redif.schema import kind_of
@@ -141,7 +141,7 @@ def coverage_of_all(
 
     The catalogue is divided between archives. This process reads the first part, so that rows appear from the start,
     and ``workers`` others (by default one per core available to this process) read the rest. ``url`` and ``base`` are
-    for opening the catalogue again with :func:`archec.archive.opening.open_catalogue`.
+    for opening the catalogue again with :func:`archec.catalogue.open.open_catalogue`.
     """
     workers = len(os.sched_getaffinity(0)) if workers is None else workers
     near = catalogue.split(_PARTS, least) if workers > 1 else []

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from archec.archive.absence import Evidence
-from archec.archive.conclusions import evidence_of, last_seen
+from archec.archive.conclusions import Evidence, last_seen
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
+from archec.archive.revision import evidence_of
 from archec.catalogue.documents import START, Moment
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi

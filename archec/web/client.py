@@ -19,9 +19,11 @@ from archec.web.connect import origin_url
 from archec.web.faults import EXPECTED, Blocked, Truncated, fault_of
 from archec.web.guard import allowed
 from archec.web.h1 import Answer
-from archec.web.headers import TLS_FIELD, kept, location_of, raw_headers, wait_asked
+from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
+from archec.web.location import location_of
+from archec.web.outcome import BUSY, Outcome, of_status
 from archec.web.policy import Tuning
-from archec.web.task import BUSY, HEAD, FetchTask, Hop, Outcome, Sink, TempLike, of_status
+from archec.web.task import HEAD, FetchTask, Hop, Sink, TempLike
 from archec.web.transport import Transports
 
 _EMPTY = httpx.ByteStream(b"")

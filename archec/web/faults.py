@@ -27,7 +27,7 @@ from typing import NamedTuple
 import httpx
 
 from archec.ids import without_userinfo
-from archec.web.task import Outcome
+from archec.web.outcome import Outcome
 
 _MAX_MESSAGE = 300
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")

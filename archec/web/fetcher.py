@@ -15,9 +15,10 @@ from archec.ids import host_of
 from archec.web.client import Attempt, Client, Flight
 from archec.web.h1 import AHEAD
 from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
+from archec.web.outcome import BUSY, Outcome
 from archec.web.policy import Policy, Tuning
 from archec.web.robots import Robots, RobotsCache, Unknown
-from archec.web.task import BUSY, FetchTask, Hop, Outcome, Sink, failure
+from archec.web.task import FetchTask, Hop, Sink, failure
 from archec.web.transport import Transports, transports
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})

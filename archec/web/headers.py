@@ -1,10 +1,4 @@
-"""Header fields of responses: which ones are kept, how they are cleaned, what they mean.
-
-The target of a redirect (``Location``) is parsed as browsers do, by the URL standard of the WHATWG
-(https://url.spec.whatwg.org/, basic URL parser, special schemes), then normalised. Blanks at the ends, and tabs and
-line ends anywhere, are dropped. A backslash is a slash. Invalid characters are escaped. Bytes that are not ASCII are
-escaped as they are, in any encoding.
-"""
+"""Header fields of responses: which ones are kept, how they are cleaned, what they mean."""
 
 from __future__ import annotations
 
@@ -15,8 +9,7 @@ from contextlib import suppress
 from datetime import timezone
 from email.utils import parsedate_to_datetime
 
-from archec.errors import BadName
-from archec.ids import host_of, normalise_url, without_userinfo
+from archec.ids import without_userinfo
 
 KEPT = frozenset(
     {
@@ -121,60 +114,3 @@ def _location_text(value: str) -> str:
     with suppress(UnicodeDecodeError):
         value = value.encode("latin-1").decode("utf-8")
     return without_userinfo(_CONTROL.sub("", value).strip()).strip()
-
-
-_ENDS = "".join(map(chr, range(0x21)))
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_ESCAPED = re.compile(r"[\x00-\x20\x7f-\xff]")
-_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
-_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-
-
-def location_of(url: str, location: str) -> str:
-    """The normalised target of a redirect from the normalised ``url``.
-
-    Characters of ``location`` beyond U+007F represent bytes (ISO-8859-1). Raises BadName if the URL is invalid by the
-    standard, or if its scheme is not http, https or ftp.
-    """
-    text = re.sub(r"[\t\n\r]", "", location.strip(_ENDS)).partition("#")[0]
-    path, mark, query = text.partition("?")
-    path, query = path.replace("\\", "/"), mark + query.replace("'", "%27")
-    scheme = url.partition(":")[0]
-    named = _SCHEME.match(path)
-    if named is not None:
-        path = path[named.end() :]
-        if named[1].lower() != scheme or path.startswith("//"):
-            scheme, path = named[1], "//" + path
-    if path.startswith("//"):
-        base = f"{scheme}://{path.lstrip('/')}"
-    elif path.startswith("/"):
-        base = f"{scheme}://{host_of(url)}{path}"
-    elif path:
-        base = f"{url.partition('?')[0].rpartition('/')[0]}/{path}"
-    else:
-        base = url.partition("?")[0] if mark else url
-    return _with_address(normalise_url(_ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", base + query)))
-
-
-def _with_address(url: str) -> str:
-    """Normalises a host that ends in a number, which is an IPv4 address in any notation."""
-    host = host_of(url)
-    name, colon, port = host.partition(":")
-    name = name.removesuffix(".")
-    if host.startswith("[") or not _NUMERIC.fullmatch(name):
-        return url
-    parts = name.split(".")
-    if len(parts) > 4 or not all(map(_NUMBER.fullmatch, parts)):
-        raise BadName(f"{name!r} is not an address")
-    try:
-        *first, last = map(_number, parts)
-        address = bytes(first) + last.to_bytes(5 - len(parts), "big")
-    except (ValueError, OverflowError) as error:
-        raise BadName(f"{name!r} is not an address") from error
-    return url.replace(host, f"{'.'.join(map(str, address))}{colon}{port}", 1)
-
-
-def _number(text: str) -> int:
-    if text.startswith("0x"):
-        return int(text[2:] or "0", 16)
-    return int(text, 8 if text.startswith("0") else 10)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from archec.config import FetchConfig
-from archec.web.task import FetchTask, Outcome
+from archec.web.outcome import Outcome
+from archec.web.task import FetchTask
 
 _MAX_HOSTS = 50_000
 """Number of hosts above which hosts without state are dropped."""

@@ -19,9 +19,11 @@ import msgspec
 from archec.config import FetchConfig
 from archec.errors import ArchecError, StorageFailed, StorageFull
 from archec.ids import host_of
+from archec.web.outcome import Outcome
 from archec.web.policy import Deny, Proxies, Tuning
-from archec.web.task import Fatal, FetchTask, FromWorker, Hop, Hops, HostsKnown, Outcome, Stop, Tasks, failure
-from archec.workers.process import Process, decoder, encode
+from archec.web.task import Fatal, FetchTask, FromWorker, Hop, Hops, HostsKnown, Stop, Tasks, failure
+from archec.workers.pipe import decoder, encode
+from archec.workers.process import Process
 
 _MESSAGE = 512
 """Maximum number of tasks in one message, so that a worker can start before it has read them all."""

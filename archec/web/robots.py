@@ -29,9 +29,10 @@ from archec.errors import BadName
 from archec.ids import host_of
 from archec.web.client import Client, Flight, close
 from archec.web.faults import EXPECTED, fault_of
-from archec.web.headers import location_of, raw_headers, unpack, wait_asked
+from archec.web.headers import raw_headers, unpack, wait_asked
+from archec.web.location import location_of
+from archec.web.outcome import BUSY, Outcome, of_status
 from archec.web.policy import Tuning
-from archec.web.task import BUSY, Outcome, of_status
 
 _AGENT_LINE = re.compile(r"^([ \t]*user[- ]?agents?[ \t]*[: \t][ \t]*)([^#\r\n]*)", re.I | re.M)
 MAX_SIZE = 512_000

@@ -23,7 +23,7 @@ from archec.web.fetcher import Fetcher
 from archec.web.policy import Tuning
 from archec.web.task import Fatal, Hop, Hops, HostsKnown, Stop, Tasks, ToWorker
 from archec.workers.child import call, set_limit
-from archec.workers.process import Inbox, decoder, encode, frame
+from archec.workers.pipe import Inbox, decoder, encode, frame
 
 _READ = 1 << 18
 _STACK = 512 * 1024

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from archec.errors import ArchecError
-from archec.workers.process import decoder, encode, frame, receive
+from archec.workers.pipe import decoder, encode, frame, receive
 
 READY, BROKEN, BEAT, RETIRED, ANSWER, ERROR, MEMORY, FAULT = (bytes((code,)) for code in b"rb.xaemf")
 """First byte of a message to a pool: ready for items; failed to start, with the reason; heartbeat; exiting to release

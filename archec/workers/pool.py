@@ -23,7 +23,8 @@ from archec import errors
 from archec.errors import ArchecError
 from archec.workers import child
 from archec.workers.child import Limits
-from archec.workers.process import Process, decoder, encode
+from archec.workers.pipe import decoder, encode
+from archec.workers.process import Process
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

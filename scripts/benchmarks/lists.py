@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from archec.archive.opening import open_catalogue
 from archec.catalogue.model import Changes, Note, Obi, Position, Version, Visit
+from archec.catalogue.open import open_catalogue
 from archec.digest import md5_hex, sha256_hex
 from archec.history import History
 from benchmarks.catalogue import FIRST, chunks, handle

@@ -27,7 +27,8 @@ from archec.access.obi_source import OwnSource
 from archec.access.query import parse_query
 from archec.access.rows import made_line
 from archec.access.sources import Errors
-from archec.archive.opening import open_catalogue, opened
+from archec.archive.opening import opened
+from archec.catalogue.open import open_catalogue
 from archec.config import Config, parse
 from archec.export.run import ExportRequest, export_warc
 from archec.export.units import Selection

@@ -27,8 +27,9 @@ from hypothesis import strategies as st
 from remote_archives import archives
 from small_disk import small_disk
 
+from archec.access.audit_log import AuditLog
 from archec.access.errors import Refused
-from archec.access.gate import AuditLog, Gate, TransferEnded
+from archec.access.gate import Gate, TransferEnded
 from archec.access.query import MatchType, key_of, key_range, uri_of
 from archec.access.rows import NOWHERE, Origin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of

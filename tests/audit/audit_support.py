@@ -13,13 +13,14 @@ from pathlib import Path
 from gather_site import Site, moved, page, pdf
 from gather_support import Member, make, run, tarball, template, write_papers
 
-from archec.archive.opening import Archive, open_catalogue
+from archec.archive.opening import Archive
 from archec.audit.check import CheckSummary, check
 from archec.audit.copies import open_copy
 from archec.audit.findings import Finding
 from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair
 from archec.audit.verify import Scope, Summary, verify
+from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
 from archec.progress import Silent
 from archec.store.layout import Layout, open_layout

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from catalogue_data import HOSTILE, bare, checksum, fobi, lot, state, tobi, version
 
-from archec.archive.opening import open_catalogue
 from archec.catalogue.documents import DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue, Checksum, Counts
@@ -35,6 +34,7 @@ from archec.catalogue.model import (
     Visit,
     Visited,
 )
+from archec.catalogue.open import open_catalogue
 from archec.errors import CatalogueError
 from archec.history import History
 

@@ -11,11 +11,11 @@ from catalogue_data import COVERAGES, HANDLES, HOSTILE, checksum, fobi, lot, lot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.archive.opening import open_catalogue
 from archec.catalogue.documents import START, Moment, TextPlace
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import TEXTS, Changes, DataSet, Kind, Obi, Run
+from archec.catalogue.open import open_catalogue
 
 Pair = tuple[Catalogue, Catalogue]
 

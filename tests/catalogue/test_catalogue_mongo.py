@@ -18,12 +18,12 @@ from gather_support import archec_inline, make
 from mongod import Mongod
 from pymongo.collection import Collection as PymongoCollection
 
-from archec.archive.opening import open_catalogue
 from archec.catalogue.dump import dump
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import TEXTS, Changes, DataSet, Note, Obi, Position, Refipo, Run, Visit, Visited
 from archec.catalogue.mongo import SCHEMA_VERSION, MongoCatalogue
+from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, Record, RunEnd, RunStart
 from archec.errors import CatalogueError, CatalogueGone
 from archec.history import History

@@ -10,11 +10,11 @@ import pymongo
 import pytest
 from catalogue_data import fobi, lot, tobi
 
-from archec.archive.opening import open_catalogue
 from archec.catalogue.dump import dump
 from archec.catalogue.fold import write
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KeyedSet, Position, Refipo, Run, Version, Visit, Visited
+from archec.catalogue.open import open_catalogue
 from archec.errors import CatalogueRefused
 
 Refuser = Callable[[str], None]

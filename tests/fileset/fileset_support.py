@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 from fileset_platform import Platform
 
-from archec.archive.opening import Archive, open_catalogue, opened
+from archec.archive.opening import Archive, opened
 from archec.catalogue.dump import dump
+from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
 from archec.fileset import result as results
 from archec.fileset.context import IngestOptions

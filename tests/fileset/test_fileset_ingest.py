@@ -33,9 +33,9 @@ from archec.access.rows import as_json
 from archec.access.sources import Errors
 from archec.archive.ledger import left_parts
 from archec.archive.lookup import find, held_at
-from archec.archive.opening import open_catalogue
 from archec.archive.recovery import rebuild
 from archec.catalogue.dump import dump
+from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
 from archec.fileset import asking, download, run
@@ -44,7 +44,7 @@ from archec.fileset.lookup import all_filesets, find_fileset, read_manifest
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.result import IngestResult
 from archec.fileset.run import due_requests, exit_code, run_ingest
-from archec.gather.plan import due_files
+from archec.gather.due import due_files
 from archec.monitor.metrics import metrics_of
 from archec.monitor.runs import runs
 from archec.monitor.status import Due, status

@@ -34,8 +34,9 @@ from rocrate.rocrate import ROCrate
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.archive.commit import CommitItem, Committer
-from archec.archive.opening import open_catalogue, opened
+from archec.archive.opening import opened
 from archec.catalogue.model import Note, Refipo, Version
+from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunStart
 from archec.cli.coverage import coverage
 from archec.cli.fileset import fileset

@@ -20,8 +20,8 @@ from gather_support import (
     write_papers,
 )
 
-from archec.archive.absence import loss_of
 from archec.archive.budget import Budget
+from archec.archive.file_loss import loss_of
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.config import Config, FetchConfig
@@ -31,8 +31,9 @@ from archec.gather.run import Options, dry_run
 from archec.gather.visits import contradicts, doubtful
 from archec.history import History
 from archec.progress import Silent
+from archec.web.outcome import Outcome
 from archec.web.pool import FetchPool
-from archec.web.task import Hop, Outcome
+from archec.web.task import Hop
 
 DAY = 86400
 CLOSED = ["http://127.0.0.7:9/x", "http://127.0.0.8:9/x", "http://127.0.0.9:9/x"]

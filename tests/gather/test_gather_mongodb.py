@@ -10,9 +10,9 @@ from gather_support import make
 from mongod import Mongod
 
 from archec.archive.commit import Committer
-from archec.archive.opening import open_catalogue
 from archec.archive.recovery import rebuild
 from archec.catalogue.dump import dump
+from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.demo.papers import write_data_set
 from archec.demo.site import DemoSite

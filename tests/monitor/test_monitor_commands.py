@@ -30,7 +30,7 @@ from gather_support import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from archec.archive.opening import open_catalogue
+from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.store.layout import open_layout
 from archec.store.lock import holder

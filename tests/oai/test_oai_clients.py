@@ -18,7 +18,7 @@ from oai_support import World, texts
 
 from archec.archive.opening import Archive
 from archec.config import Config, OaiConfig, load
-from archec.demo.site import make_archive, play
+from archec.demo.show import make_archive, play
 from archec.gather.run import Options, gather
 from archec.oai.follow import Follower
 from archec.oai.index_sqlite import SQLiteIndex
@@ -36,7 +36,7 @@ class RealArchive(World):
     """A real archive, gathered by real runs, as a repository."""
 
     def __init__(self, config: Config, settings: OaiConfig) -> None:
-        from archec.archive.opening import open_catalogue
+        from archec.catalogue.open import open_catalogue
 
         folder = config.base / "data"
         super().__init__(

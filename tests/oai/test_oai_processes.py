@@ -19,7 +19,7 @@ from oai_support import checked, code, texts
 
 import archec
 from archec.config import Config, load
-from archec.demo.site import make_archive
+from archec.demo.show import make_archive
 from archec.gather.run import Options, gather
 from archec.progress import Silent
 

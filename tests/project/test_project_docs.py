@@ -17,15 +17,15 @@ from gather_support import commands
 from readme_blocks import README, ROOT, Played, blocks
 
 from archec import config, errors
-from archec.archive.opening import open_catalogue
 from archec.catalogue import records
 from archec.catalogue.dump import dump
+from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli
 from archec.errors import ArchecError, Exit
 from archec.redif.problems import CODES
 from archec.redif.template import as_json, parse
 from archec.store.layout import create
-from archec.web.task import Outcome
+from archec.web.outcome import Outcome
 
 DOCS = [README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FORMATS = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")

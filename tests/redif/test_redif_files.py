@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from archec.redif.files import PART, Blob, Unread, in_parts, with_lf
+from archec.redif.encoding import with_lf
+from archec.redif.files import PART, Blob, Unread, in_parts
 from archec.redif.scan import scan
 from archec.redif.source import open_source
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from report_data import Place
 
-from archec.archive.opening import open_catalogue
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.open import open_catalogue
 from archec.store.layout import Layout, create
 
 

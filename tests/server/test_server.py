@@ -21,12 +21,12 @@ from server_support import LARGE, Sample, connect, is_refused, serving
 from servers import LOCAL
 
 import archec
-from archec.archive.opening import open_catalogue
+from archec.catalogue.open import open_catalogue
 from archec.config import as_yaml, load
 from archec.errors import ConfigError
-from archec.server.app import listen
 from archec.server.observe import ACCESS_LOG, log_accesses
 from archec.server.responses import choose_coding, encode
+from archec.server.run import listen
 from archec.store.layout import create
 
 

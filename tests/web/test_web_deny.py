@@ -12,8 +12,8 @@ from archec.config import Config, parse
 from archec.errors import ConfigError
 from archec.web.faults import Denied, fault_of
 from archec.web.guard import Guard
+from archec.web.outcome import Outcome
 from archec.web.policy import Deny
-from archec.web.task import Outcome
 
 
 def config(text: str) -> Config:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from web_support import fetch, settings
 
-from archec.web.task import Outcome
+from archec.web.outcome import Outcome
 
 
 class Pipe(asyncio.Protocol):

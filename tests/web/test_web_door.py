@@ -41,7 +41,7 @@ from archec.web.door import (
 from archec.web.faults import Blocked, Denied
 from archec.web.guard import Guard, SystemResolver
 from archec.web.h1 import H1Connection
-from archec.web.task import Outcome
+from archec.web.outcome import Outcome
 from archec.web.tls import Tls
 
 POLICY = Policy("archec/0.1 (test)", idle_timeout=1.0, connect_timeout=2.0)

@@ -17,7 +17,8 @@ from web_hostile import Hostile, body_of
 from web_support import fetch, fetch_one, leftovers, settings
 
 import archec
-from archec.web.task import FetchTask, Outcome
+from archec.web.outcome import Outcome
+from archec.web.task import FetchTask
 
 
 def test_a_body_is_written_whole_and_hashed(hostile: Hostile, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from archec.config import FetchConfig
 from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
-from archec.web.task import FetchTask, Outcome
+from archec.web.outcome import Outcome
+from archec.web.task import FetchTask
 
 DOWN = GivenUp(Outcome.UNREACHABLE, "down")
 

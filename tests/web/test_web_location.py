@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from archec.errors import BadName
 from archec.ids import normalise_url
-from archec.web.headers import location_of
+from archec.web.location import location_of
 
 BASE = "http://h.org:81/a/b?q"
 

@@ -12,7 +12,8 @@ import pytest
 from web_support import fetch, fetch_one, settings
 
 from archec.errors import StorageFailed, StorageFull
-from archec.web.task import FetchTask, Outcome
+from archec.web.outcome import Outcome
+from archec.web.task import FetchTask
 from archec.web.transport import Transports
 
 URL = "http://papers.example/a%2Fb.pdf?x=1"

@@ -13,9 +13,10 @@ import pytest
 from web_hostile import Hostile
 from web_support import QUICK, fetch, fetch_one, leftovers, settings
 
+from archec.web.outcome import Outcome
 from archec.web.policy import Policy
 from archec.web.pool import FetchPool
-from archec.web.task import FetchTask, Hop, Outcome
+from archec.web.task import FetchTask, Hop
 from archec.web.transport import transports
 
 

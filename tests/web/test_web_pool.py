@@ -20,8 +20,9 @@ from web_support import QUICK, FolderSink, collect_all, leftovers, settings
 from archec.config import FetchConfig
 from archec.errors import ArchecError, ConfigError, StorageFull
 from archec.ids import host_of
+from archec.web.outcome import Outcome
 from archec.web.pool import FetchPool
-from archec.web.task import FetchTask, Hop, Outcome
+from archec.web.task import FetchTask, Hop
 
 AGENT = "archec/0.1 (test)"
 

@@ -19,8 +19,8 @@ from archec.config import Denial, FetchConfig
 from archec.errors import ConfigError
 from archec.web.connect import Connector
 from archec.web.guard import Guard
+from archec.web.outcome import Outcome
 from archec.web.policy import Policy, Proxies
-from archec.web.task import Outcome
 from archec.web.tls import Tls
 from archec.web.transport import DirectTransport, Transports, transports
 

@@ -18,8 +18,8 @@ from web_support import fetch, fetch_one, settings
 
 from archec.config import Denial
 from archec.web.headers import unpack
+from archec.web.outcome import Outcome
 from archec.web.robots import MAX_SIZE, parse, product_token
-from archec.web.task import Outcome
 
 OBEY = settings(robots="obey")
 URL = "http://h.example"

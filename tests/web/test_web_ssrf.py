@@ -19,8 +19,8 @@ from web_support import QUICK, fetch, fetch_one, settings
 from archec.ids import normalise_url
 from archec.web.connect import Connector
 from archec.web.guard import Guard
+from archec.web.outcome import Outcome
 from archec.web.policy import Policy, Proxies
-from archec.web.task import Outcome
 from archec.web.tls import Tls
 from archec.web.transport import DirectTransport, Transports, transports
 

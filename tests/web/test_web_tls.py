@@ -21,7 +21,7 @@ from web_support import fetch_one, settings
 
 from archec.config import Denial
 from archec.web.headers import TLS_FIELD
-from archec.web.task import Outcome
+from archec.web.outcome import Outcome
 from archec.web.tls import issuer_url
 
 ISSUERS: dict[str, bytes] = {}
