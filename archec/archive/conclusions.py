@@ -24,6 +24,7 @@ from archec.archive.absence import ELSEWHERE, HELD_BACK, Look, Unknown, director
 from archec.catalogue.documents import read
 from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, KeyedSet, Obi
 from archec.history import History
+from archec.ids import archive_of
 from archec.redif.precedence import own
 from archec.tist import MAX_TIST
 
@@ -50,6 +51,7 @@ class Evidence:
         self._coverage = lru_cache(maxsize=64)(self._read)
         self._look = lru_cache(maxsize=256)(self._make)
         self._lists = lru_cache(maxsize=64)(lambda key: keyed(key) or b"")
+        self._only_of = lru_cache(maxsize=1 << 14)(lambda name, key: _is_only_of(name, self._lists(key)))
         self._last_read: dict[str, int] = {}
         self._not_asked = len(self.dates)
 
@@ -117,10 +119,15 @@ class Evidence:
 
     def _held(self, run: int) -> Callable[[str], bool]:
         held = self._held_back.get(run)
-        keys = [group.ids for group in held.groups.values()] if held is not None else []
-        if not keys:
-            return lambda handle: False
-        return lambda handle: any(_holds(self._lists(key), handle.encode()) for key in keys)
+        groups = {name: group.ids for name, group in held.groups.items()} if held is not None else {}
+        mixed = [key for name, key in groups.items() if not self._only_of(name, key)]
+
+        def is_held(handle: str) -> bool:
+            own = groups.get(archive_of(handle))
+            keys = mixed if own is None else [own, *mixed]
+            return any(_holds(self._lists(key), handle.encode()) for key in keys)
+
+        return is_held
 
 
 def _speaking(group: list[DataSet]) -> Iterator[DataSet]:
@@ -128,6 +135,12 @@ def _speaking(group: list[DataSet]) -> Iterator[DataSet]:
     believed = [item for item in group if not item.retracted]
     whole = any(item.whole for item in believed)
     return (item for item in believed if item.whole or not whole)
+
+
+def _is_only_of(archive: str, data: bytes) -> bool:
+    """Whether an encoded list contains only ids of this archive."""
+    lines, prefix = b"\n" + data, f"\nRePEc:{archive}".encode()
+    return lines.count(prefix + b":") + lines.count(prefix + b"\n") == data.count(b"\n")
 
 
 def _holds(data: bytes, wanted: bytes) -> bool:

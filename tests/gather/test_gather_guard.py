@@ -8,6 +8,7 @@ import io
 import itertools
 import random
 import tarfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from gather_support import Member, check, histories, lines, make, run, tarball, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from archec.archive.conclusions import Evidence
+from archec.archive.held_back import id_list
+from archec.catalogue.model import DataSet, HeldBack, HeldGroup
 from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
 from archec.gather.holding_back import is_held_back
@@ -372,3 +376,25 @@ def test_any_bytes(memory_folder: Callable[[], Path], examples: int) -> None:
         check(config)
 
     any_bytes()
+
+
+def test_losses_of_thousands_of_archives_are_looked_up_one_archive_at_a_time() -> None:
+    """Also where a directory holds back handles of others, as all/ does; and of archives whose codes are longer."""
+    codes = [f"{n:03x}" for n in range(3000)]
+    ids = {code: [f"RePEc:{code}", f"RePEc:{code}:sss:1", f"RePEc:{code}:sss:2"] for code in codes}
+    ids["all"] = [f"RePEc:{code}:ttt" for code in codes[:7]]
+    ids["000"].append("RePEc:000-x:sss:1")
+    sets = {name: id_list(one) for name, one in ids.items()}
+    groups = {name: HeldGroup(len(ids[name]), one.key) for name, one in sets.items()}
+    known, asked = {one.key: one.data for one in sets.values()}, Counter[str]()
+
+    def keyed(key: str) -> bytes | None:
+        asked[key] += 1
+        return known.get(key)
+
+    known_set = DataSet(1000, 1001, "x")
+    is_held = Evidence([known_set], keyed, [HeldBack(1001, "tobi", groups)]).look(known_set).held_back
+    assert all(map(is_held, sorted(itertools.chain.from_iterable(ids.values()))))
+    assert not any(is_held(f"RePEc:{code}:sss:3") for code in codes)
+    assert not any(map(is_held, ["RePEc:000-x", "RePEc:zzz:sss:1", "loose:1"]))
+    assert asked.total() <= 4 * len(groups)
