@@ -20,7 +20,7 @@ from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJou
 from archec.redif.problems import shown
 from archec.store.durable import failure, is_temp, storage_errors
 from archec.store.journal_reader import JOURNAL_NAME, NO_BATCH, JournalBatch, JournalFile, Scanner, journals
-from archec.store.journal_writer import same_text
+from archec.store.journal_writer import has_all_of
 from archec.store.layout import RUNS, Layout
 
 KEPT = ("journal-damaged", "journal-missing", "journal-chain")
@@ -189,10 +189,10 @@ def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> i
         elif (layout.runs / name).is_symlink() or not (layout.runs / name).is_file():
             report(Finding("journal-damaged", path, "is not a file"))
         elif not match[2] and f"{name}.gz" in names:
-            if same_text(layout.runs / name, layout.runs / f"{name}.gz"):
-                report(Finding("journal-twice", path, "its compressed form is there, too, and the same"))
+            if has_all_of(layout.runs / f"{name}.gz", layout.runs / name):
+                report(Finding("journal-twice", path, "its compressed form is there, too, and has all of it"))
             else:
-                report(Finding("journal-damaged", path, "its compressed form is there, too, and is not the same"))
+                report(Finding("journal-damaged", path, "its compressed form is there, too, and lacks some of it"))
     return temporary
 
 

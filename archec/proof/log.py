@@ -64,8 +64,7 @@ def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
         if journal.tist == after.run and after.file is not None and after.file == status_of(journal):
             found = True
             continue
-        packed = journal.path.with_name(f"{journal.tist}.jsonl.gz")  # the name after its run has ended
-        for batch in read_batches(journal.path if journal.path.exists() else packed):
+        for batch in read_batches(journal.path):
             if journal.tist == after.run and batch.n <= after.batch:
                 found |= batch.n == after.batch and batch.sha256 == after.head
                 continue

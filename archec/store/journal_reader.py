@@ -98,10 +98,13 @@ def newest_batch(path: Path) -> int:
 
 
 def open_plain(path: Path, *, packed: bool | None = None) -> BinaryIO:
-    """A journal's plain bytes, from either form (determined by its name, or by ``packed``); links are not followed."""
+    """A journal's plain bytes, from either form (determined by its name, or by ``packed``); links are not followed. If
+    the plain form is no longer there, because its run has ended, the compressed one is read."""
     try:
         fd = os.open(path, _OPEN)
     except OSError as error:
+        if error.errno == errno.ENOENT and packed is None and path.suffix == ".jsonl":
+            return open_plain(path.with_name(f"{path.name}.gz"))
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
             raise CorruptJournal(f"{path}: is not a file") from error
         raise failure(error, path) from error

@@ -17,6 +17,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import sys
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -200,17 +201,18 @@ def _pack(plain: Path, packed: Path, disk: Disk) -> None:
 
 
 def tidy(layout: Layout) -> int:
-    """Cleans up after a kill in ``finish``: temporary files, and the plain form next to a finished one.
+    """Cleans up after a kill in ``finish``: temporary files, and the plain form next to a finished one. That may also
+    be the part that was there when the archive was copied during the run.
 
-    Returns the number of removed files. Only while holding the run lock. Raises :class:`CorruptJournal` if the
-    two forms differ; both then stay.
+    Returns the number of removed files. Only while holding the run lock. Raises :class:`CorruptJournal` if the plain
+    form has anything else; both then stay.
     """
     removed, disk = sweep_runs(layout), Disk()
     for packed in sorted(layout.runs.glob("*.jsonl.gz")):
         plain = packed.with_suffix("")
         if not plain.exists():
             continue
-        if not same_text(plain, packed):
+        if not has_all_of(packed, plain):
             raise CorruptJournal(f"{plain}: differs from its finished form", hint="keep both and compare")
         with open_directory(layout.runs) as dir_fd:
             disk.fsync_dir(dir_fd, str(layout.runs))
@@ -239,8 +241,25 @@ def same_text(plain: Path, packed: Path) -> bool:
         raise failure(error, packed) from error
 
 
-def _hash(file: BinaryIO) -> str:
+def has_all_of(packed: Path, plain: Path) -> bool:
+    """Whether the compressed form is intact and begins with all batches of the plain one."""
+    try:
+        scanner = Scanner(plain)
+        for _ in scanner.batches():
+            pass
+        with open_plain(plain, packed=False) as one, open_plain(packed, packed=True) as two:
+            same = _hash(one, scanner.valid) == _hash(two, scanner.valid)
+            _hash(two)  # to its end, where its checksum is
+            return same
+    except (CorruptJournal, EOFError, zlib.error, gzip.BadGzipFile):
+        return False
+    except OSError as error:
+        raise failure(error, packed) from error
+
+
+def _hash(file: BinaryIO, size: int = sys.maxsize) -> str:
     running = hashlib.sha256()
-    while data := file.read(_CHUNK):
+    while data := file.read(min(size, _CHUNK)):
         running.update(data)
+        size -= len(data)
     return running.hexdigest()

@@ -282,12 +282,23 @@ def test_both_forms_are_one_journal(flat: Layout) -> None:
     assert tidy(flat) == 0
 
 
+def test_the_part_of_a_journal_that_was_copied_during_its_run_is_removed(flat: Layout) -> None:
+    plain = write(flat)
+    data = plain.read_bytes()
+    packed = JournalWriter(flat, TIST).finish()
+    assert lines_of(plain) == BATCHES, "its run has ended since it was listed"
+    for size in range(0, len(data) + 1, 7):
+        plain.write_bytes(data[:size])
+        assert tidy(flat) == 1
+    assert os.listdir(flat.runs) == [packed.name]
+
+
 @pytest.mark.parametrize("damage", ["packed", "plain"])
 def test_two_forms_that_differ_both_stay(flat: Layout, damage: str) -> None:
     plain = write(flat)
     data = plain.read_bytes()
     packed = JournalWriter(flat, TIST).finish()
-    plain.write_bytes(data[:-1] if damage == "plain" else data)
+    plain.write_bytes(data.replace(b"1", b"2", 1) if damage == "plain" else data)
     if damage == "packed":
         packed.write_bytes(packed.read_bytes()[:-3])
     with pytest.raises(CorruptJournal, match="differs"):
