@@ -263,10 +263,10 @@ def write_lines(file: Path, lines: Iterable[bytes]) -> int:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a folder, for which it waits."""
+def locked(folder: Path, name: str = _LOCK) -> Iterator[None]:
+    """Holds a lock of a folder, by default that of its index files, for which it waits."""
     with storage_errors(folder):
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from archec.access.index_files import ENDINGS, MAX_LINE, is_header, without_mark
+from archec.access.feeding import locked
+from archec.access.index_files import ENDINGS, MAX_LINE, is_header, stamp_of, without_mark
 from archec.errors import ArchecError, Exit
 from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
@@ -31,13 +32,21 @@ class Sorted(NamedTuple):
 
 def sort_index(path: Path) -> Sorted:
     """Sorts an index file and replaces it as a whole. A header stays at the top; a byte order mark, empty lines and
-    duplicates are removed.
+    duplicates are removed. Begins anew if rows are added meanwhile.
 
     Raises Unsortable, StorageFailed and StorageFull.
     """
+    while (done := _sorted(path)) is None:
+        pass
+    return done
+
+
+def _sorted(path: Path) -> Sorted | None:
+    """None if the file has changed since it was read."""
     head, before, lines, in_order = b"", b"", 0, True
     with SortedLines(path.parent) as found, storage_errors(path):
         with open(path, "rb") as file:
+            stamp = stamp_of(os.fstat(file.fileno()))
             opener = gzip.open if file.read(2) == b"\x1f\x8b" else open
         with cast(IO[bytes], opener(path, "rb")) as plain:
             for number, line in enumerate(_lines(plain, path), 1):
@@ -55,14 +64,17 @@ def sort_index(path: Path) -> Sorted:
         if in_order:
             return Sorted(lines, 0, True)
         kept = 0
-        with atomic_stream(path) as raw:
-            out = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)) if opener is gzip.open else raw
-            out.write(head)
-            for line in found:
-                out.write(line + b"\n")
-                kept += 1
-            if out is not raw:
-                out.close()
+        with locked(path.parent):
+            if stamp_of(os.stat(path)) != stamp:
+                return None
+            with atomic_stream(path) as raw:
+                out = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)) if opener is gzip.open else raw
+                out.write(head)
+                for line in found:
+                    out.write(line + b"\n")
+                    kept += 1
+                if out is not raw:
+                    out.close()
     return Sorted(lines, lines - kept, False)
 
 

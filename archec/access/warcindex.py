@@ -20,7 +20,7 @@ from warcio.recordloader import ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser, StatusAndHeadersParserException
 
 from archec.access.errors import LoadFailed
-from archec.access.feeding import write_lines
+from archec.access.feeding import locked, write_lines
 from archec.access.posts import Asked, Body, key_of_request
 from archec.access.query import key_of
 from archec.access.record import arc_headers
@@ -78,6 +78,11 @@ def index_folder(folder: Path, meter: Meter) -> Indexed:
     folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
         raise UsageError(f"{folder}: is not a directory")
+    with locked(folder.parent, f".{folder.name}.lock"):
+        return _index(folder, meter)
+
+
+def _index(folder: Path, meter: Meter) -> Indexed:
     target, state_file = index_path(folder), folder.with_name(f".{folder.name}.indexed")
     now = {name: _stamp(folder / name) for name in _files(folder)}
     known = _known(state_file) if target.exists() else {}

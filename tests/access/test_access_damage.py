@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import threading
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -18,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from warc_files import Crawl
 
+from archec.access import warcindex
 from archec.access.warcindex import index_folder, index_path
 from archec.cli.access import access
 from archec.progress import Silent
@@ -145,6 +148,26 @@ def test_a_record_that_was_written_with_a_wrong_digest_is_indexed(tmp_path: Path
     assert (run.exit_code, len(index_path(tmp_path / "w").read_text().splitlines())) == (6, 3)
     told = f"has 1 record with a wrong WARC-Block-Digest, the first at {starts[1]}; indexed"
     assert told in run.stderr.replace("\n", " ")
+
+
+def test_two_runs_do_not_undo_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one finds a file more, and may not end before the first."""
+    crawled(tmp_path / "w" / "a.warc", packed=False)
+    second = threading.Thread(target=index_folder, args=(tmp_path / "w", Silent()))
+    write = warcindex.write_lines
+
+    def meanwhile(target: Path, lines: Iterable[bytes]) -> int:
+        if threading.current_thread() is not second:
+            crawled(tmp_path / "w" / "b.warc", packed=False)
+            second.start()
+            second.join(0.3)
+        return write(target, lines)
+
+    monkeypatch.setattr(warcindex, "write_lines", meanwhile)
+    assert index_folder(tmp_path / "w", Silent())[:3] == (1, 1, 3)
+    second.join()
+    rows = index_path(tmp_path / "w").read_text().splitlines()
+    assert sorted({json.loads(row[row.index("{") :])["filename"] for row in rows}) == ["a.warc", "b.warc"]
 
 
 def test_damaged_files_are_indexed_up_to_the_damage_and_reported(tmp_path: Path) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gzip
 from codecs import BOM_UTF8
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
+import pytest
 from click.testing import CliRunner
 
+from archec.access import feeding, index_sorting
 from archec.cli.access import access
 
 
@@ -32,6 +36,22 @@ def test_files_are_put_in_byte_order_in_place(tmp_path: Path) -> None:
     run = CliRunner().invoke(access, ["sort", "--json", str(plain)])
     assert '"was_sorted":true' in run.stdout.replace(" ", "")
     assert plain.stat().st_ino == before
+
+
+def test_rows_that_are_added_meanwhile_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.cdxj"
+    path.write_bytes(b"b)/ 20140101000000 {}\na)/ 20140101000000 {}\n")
+    new = [b"c)/ 2014010100000%d {}" % number for number in range(2)]
+
+    def meanwhile(file: IO[bytes], path: Path) -> Iterator[bytes]:
+        yield from read(file, path)
+        if new:
+            feeding.write_lines(path, [*path.read_bytes().splitlines(), new.pop()])
+
+    read = index_sorting._lines
+    monkeypatch.setattr(index_sorting, "_lines", meanwhile)
+    assert index_sorting.sort_index(path).lines == 4
+    assert [line[:1] for line in path.read_bytes().splitlines()] == [b"a", b"b", b"c", b"c"]
 
 
 def test_what_is_no_index_is_left_as_it_is_and_reported(tmp_path: Path) -> None:
