@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope
 from archec.access.errors import Refused, SourceFailed
 from archec.access.posts import Body
 from archec.access.query import Arguments, arguments
+from archec.errors import UsageError
 from archec.server.requests import BodyRefused, read_body
 from archec.server.responses import PIECE
 
@@ -25,6 +26,7 @@ HTML = "text/html; charset=utf-8"
 _MAX_HEADER = 4000
 _IN_MEMORY = 1 << 20
 _IN_URIS = "!#$%&'()*+,/:;=?@[]~"
+_HOST = re.compile(r"([\w.~%-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?", re.ASCII)
 _UNPRINTABLE = re.compile("[^ -~]")
 _NOT_IN_URIS = re.compile("[^!#-;=?-Z\\[\\]_a-z~]")
 
@@ -63,8 +65,11 @@ class Exchange:
 
     @property
     def base(self) -> str:
-        """Scheme and host of the request."""
-        return f"{self.scope['scheme']}://{self.headers.get('host', 'localhost')}"
+        """Scheme and host of the request. Raises UsageError for an invalid host."""
+        host = self.headers.get("host") or "localhost"
+        if not _HOST.fullmatch(host):
+            raise UsageError("the Host header is invalid")
+        return f"{self.scope['scheme']}://{host}"
 
     async def body(self, limit: int, timeout: float) -> Body:
         """Reads the body, which is kept until the exchange is closed. Raises Refused if :func:`read_body` refuses it,

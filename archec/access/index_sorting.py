@@ -32,7 +32,7 @@ class Sorted(NamedTuple):
 
 def sort_index(path: Path) -> Sorted:
     """Sorts an index file and replaces it as a whole. A header stays at the top; a byte order mark, empty lines and
-    duplicates are removed. Begins anew if rows are added meanwhile.
+    duplicates are removed. Starts over if rows are added meanwhile.
 
     Raises Unsortable, StorageFailed and StorageFull.
     """

@@ -103,6 +103,13 @@ def test_a_row_without_its_url_is_of_the_url_that_is_asked_for(base: str, get: h
     assert rels(answer.headers["link"])["original"][0] == "http://nourl.org/"
 
 
+def test_links_are_made_of_hosts_only(get: httpx.Client) -> None:
+    for host, status in (("x.org:8080", 302), ("[::1]:80", 302), ('x"><y', 400), ("x.org/a", 400), ("x@y, z", 400)):
+        answer = get.get(f"/a/{U}", headers={"Host": host})
+        assert answer.status_code == status, host
+        assert status == 400 or f"<http://{host}/a/timemap/" in answer.headers["link"]
+
+
 def test_bad_dates_and_unknown_urls(get: httpx.Client) -> None:
     for date in ("yesterday", "2015-01-01", "Thu, 31 May 2007 20:35:00 CET", "Thu, 99 May 2007 20:35:00 GMT"):
         assert get.get(f"/a/{U}", headers={"Accept-Datetime": date}).status_code == 400
