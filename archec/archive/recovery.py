@@ -1,7 +1,4 @@
-"""The records of journals, and a catalogue that follows them, after a kill or from scratch (``archec rebuild``).
-
-Lines of types that were not asked for are not decoded.
-"""
+"""Recovery: updates the catalogue from the journals, after a kill or from scratch (``archec rebuild``)."""
 
 from __future__ import annotations
 
@@ -9,62 +6,20 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
+from archec.archive.journal import all_records_in, records, records_in
 from archec.catalogue.fold import changes_of, fold_obi, write
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Kind, Obi, Position
-from archec.catalogue.records import DataSetRead, Fork, ObiChange, Record, RunEnd, RunStart, decode
+from archec.catalogue.model import Obi, Position
+from archec.catalogue.records import DataSetRead, Fork, ObiChange, RunEnd, RunStart
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.progress import SILENT, Meter
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
 from archec.store.reader import held_tists
-
-_R = TypeVar("_R", bound=Struct)
-
-
-def records(path: Path, *kinds: type[_R], obis: Kind | None = None, words: Collection[bytes] = ()) -> Iterator[_R]:
-    """Yields the records of these ``kinds`` in a journal, with the filters of :func:`records_in`. Raises
-    :class:`archec.errors.CorruptJournal` with file and batch."""
-    for batch in read_batches(path):
-        yield from records_in(batch, path, *kinds, obis=obis, words=words)
-
-
-def records_in(
-    batch: JournalBatch, path: Path, *kinds: type[_R], obis: Kind | None = None, words: Collection[bytes] = ()
-) -> Iterator[_R]:
-    """Yields the records of these ``kinds`` in a batch of the journal at ``path``: with ``obis``, only obis of that
-    kind; with ``words``, only lines that contain one of them. Other lines are not decoded."""
-    starts = tuple(_start(kind, obis) for kind in kinds)
-    for line in batch.lines:
-        if line.startswith(starts) and (not words or any(word in line for word in words)):
-            record = _decoded(line, batch, path)
-            if isinstance(record, kinds):
-                yield record
-
-
-def all_records_in(batch: JournalBatch, path: Path) -> list[Record]:
-    return [_decoded(line, batch, path) for line in batch.lines]
-
-
-def _decoded(line: bytes, batch: JournalBatch, path: Path) -> Record:
-    try:
-        return decode(line, f"{path}, batch {batch.n}")
-    except CorruptJournal as error:
-        error.path = path
-        raise
-
-
-def _start(kind: type[Struct], obis: Kind | None) -> bytes:
-    """The first bytes of a line of this type, as the encoder writes it."""
-    tag = str(kind.__struct_config__.tag)
-    return f'{{"type":"{tag}","kind":"{obis}"'.encode() if obis and tag == "obi" else f'{{"type":"{tag}"'.encode()
-
 
 UNFINISHED = ("running", "failed", "interrupted", "budget")
 """The states of a run that ``--resume`` may continue while its journal is unfinished."""

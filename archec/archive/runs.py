@@ -17,9 +17,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from archec.archive.commit import CommitItem, Committer, committing
+from archec.archive.journal import records, records_in
 from archec.archive.ledger import left_parts
 from archec.archive.opening import Archive
-from archec.archive.recovery import LastRun, last_run, records, records_in
+from archec.archive.recovery import LastRun, last_run
 from archec.archive.report import Report, RunReport, kept_bytes
 from archec.archive.retracted_visits import conclude_without
 from archec.archive.revision import evidence_of, judge_again

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.archive.conclusions import Evidence
-from archec.archive.recovery import records
+from archec.archive.journal import records
 from archec.archive.revision import evidence_of
 from archec.audit.disk import judge
 from archec.audit.expected import (

@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from archec.archive.recovery import not_of_this_store, records_in
+from archec.archive.journal import records_in
+from archec.archive.recovery import not_of_this_store
 from archec.audit.disk import OutOfPlace
 from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from archec.archive.journal import records_in
 from archec.archive.opening import Archive, scratch_folder
-from archec.archive.recovery import records_in
 from archec.audit.disk import judge
 from archec.audit.expected import Entry
 from archec.audit.findings import BY_COPY, Finding

@@ -21,8 +21,8 @@ import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
 from archec.archive.conclusions import Evidence, last_seen
+from archec.archive.journal import records_in
 from archec.archive.observing import state, states
-from archec.archive.recovery import records_in
 from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position

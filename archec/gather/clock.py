@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from archec.archive.journal import records
 from archec.archive.opening import Archive
-from archec.archive.recovery import records
 from archec.archive.report import RunReport
 from archec.catalogue.documents import read
 from archec.catalogue.records import ClockReading, RunStart

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 
 from archec import __version__
 from archec.archive.commit import Committer
+from archec.archive.journal import records_in
 from archec.archive.opening import Archive, scratch_folder
-from archec.archive.recovery import LastRun, follow_until, last_run, rebuild, records_in
+from archec.archive.recovery import LastRun, follow_until, last_run, rebuild
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, end_run
 from archec.catalogue.model import Position
