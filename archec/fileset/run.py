@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
@@ -44,6 +45,7 @@ from archec.workers.child import rare_collections
 
 _log = logging.getLogger(__name__)
 KIND = "fileset"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _THREADS = 2
 """Threads that hash and write. More would compete with the event loop for the interpreter."""
 _BATCH = (500, 5.0)
@@ -129,7 +131,7 @@ def run_ingest(
     try:
         if options.dry_run:
             with opened(config) as archive:
-                asyncio.run(_dry(archive, given))
+                _run_stoppable(_dry(archive, given))
         else:
             _run(config, given, wait=wait)
     except (StorageFull, StorageFailed) as error:
@@ -195,7 +197,7 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         report.state = "done"
         with report.timed("filesets"):
             try:
-                asyncio.run(ingest_all())
+                _run_stoppable(ingest_all())
                 committer.commit()
             except BaseException as error:
                 with suppress(ArchecError):
@@ -208,6 +210,39 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         end_run(archive.catalogue, committer, report)
         if report.state == "budget":
             committer.finish()  # no ingest is resumed as a run
+
+
+def _run_stoppable(work: Coroutine[Any, Any, None]) -> None:
+    """Runs ``work``. A first signal to stop cancels it, and KeyboardInterrupt is raised when it has ended. Raised where
+    the signal arrives, it would leave tasks without their end."""
+    is_main = threading.current_thread() is threading.main_thread()  # only there signals have handlers
+    found = {number: signal.getsignal(number) for number in _SIGNALS if is_main}
+    handlers = {number: handler for number, handler in found.items() if callable(handler)}
+    stopped: list[int] = []
+
+    async def stoppable() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+
+        def stop(number: int) -> None:
+            stopped.append(number)
+            task.cancel()
+            for one, handler in handlers.items():  # a second signal ends it at once
+                loop.remove_signal_handler(one)
+                signal.signal(one, handler)
+
+        for number in handlers:
+            loop.add_signal_handler(number, stop, number)
+        await asyncio.wait([task])
+        if not (stopped and task.cancelled()):
+            task.result()
+
+    try:
+        asyncio.run(stoppable())
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if stopped:
+        raise KeyboardInterrupt
 
 
 @asynccontextmanager

@@ -1282,7 +1282,10 @@ def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platfo
     assert held(filesets, f"{platform.url}{where}") == bytes_of("p", 8_000_000)
 
 
-def test_what_was_part_goes_on_after_ctrl_c(filesets: Filesets, platform: Platform) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_was_part_goes_on_after_a_signal(
+    filesets: Filesets, platform: Platform, number: signal.Signals
+) -> None:
     url = zenodo(platform, 7, {"p": 3_000_000, "q": 1000, "r": 4_000_000})
 
     def half(handler: Handler, data: bytes) -> None:
@@ -1296,15 +1299,17 @@ def test_what_was_part_goes_on_after_ctrl_c(filesets: Filesets, platform: Platfo
     process = ingesting(filesets, url, "--requests", "-", "--jobs", "2")  # the second waits for a line
     deadline = time.monotonic() + 30
 
-    def parts() -> int:
-        return sum(part.stat().st_size for part in Path(filesets.config.store_path).rglob("*.part"))
+    def parts() -> list[int]:
+        return sorted(part.stat().st_size for part in Path(filesets.config.store_path).rglob("*.part"))
 
-    while time.monotonic() < deadline and not (platform.sent and parts() >= 2 << 20):
+    while time.monotonic() < deadline and not (len(found := parts()) == 3 and found[0] == 1000 and found[1] > 1 << 20):
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.wait(timeout=30)
     out, err = process.communicate()
     assert (process.returncode, out) == (130, ""), err
+    assert err.splitlines()[-1].startswith("archec: interrupted"), err
+    assert "Traceback" not in err
     (stopped,) = lines_of(filesets, "runs")
     platform.behaviours.clear()
     platform.sent.clear()
