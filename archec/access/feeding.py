@@ -11,8 +11,9 @@ from __future__ import annotations
 import fcntl
 import heapq
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from archec.access.query import key_of
 from archec.access.rows import NOWHERE, Row, any_row, made_line
 from archec.config import CollectionConfig, Config
 from archec.errors import UsageError
-from archec.store.durable import atomic_stream, storage_errors
+from archec.store.durable import atomic_stream, is_temp, storage_errors
 from archec.store.sorting import SortedLines
 
 _ADDED = "added.cdxj"
@@ -31,6 +32,7 @@ _LOCK = ".archec-access.lock"
 _STEPS = 100
 """Number of lines that are read in sequence before the next one is searched for."""
 _LAST = b"\xff"
+_DAY = 86_400
 _IN_MEMORY = 4 << 20
 _MAX_NEWER = 8 << 20
 """Size in bytes up to which rows go into the newer file, which is rewritten each time."""
@@ -100,6 +102,7 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
     ):
         for line in lines:
             given.add(line)
+        _sweep(file.parent)
         _complete_merge(file)
         files = {file, newer, *(path.glob("*.cdxj") if path.is_dir() else ())}
         finders = [_Finder(stack.enter_context(_searched(one))) for one in sorted(files) if one.exists()]
@@ -128,6 +131,15 @@ def _missing(given: Iterable[bytes], finders: Sequence[_Finder]) -> Iterator[byt
             if contents not in there:
                 there.add(contents)
                 yield line
+
+
+def _sweep(folder: Path) -> None:
+    """Removes the temporary files of processes that were killed a day ago or earlier."""
+    with storage_errors(folder):
+        for entry in os.scandir(folder):
+            with suppress(FileNotFoundError):  # it has just been completed
+                if is_temp(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _DAY:
+                    os.unlink(entry.path)
 
 
 def _complete_merge(file: Path) -> None:

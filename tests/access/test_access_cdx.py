@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tempfile
 from codecs import BOM_UTF8
 from collections.abc import Iterator
@@ -258,6 +259,15 @@ def test_rows_come_and_go_as_in_a_set(is_folder: bool, steps: list[tuple[bool, l
                 write_index(file, sorted(both))
                 parts = source.parts(parse_query([("url", "n.org/*"), ("sort", "reverse")]), Errors())
                 assert sorted(row.fields["offset"] for part in parts for row in part) == sorted(there)
+
+
+def test_what_a_kill_has_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    old, new = tmp_path / ".+1-0.part", tmp_path / ".+2-0.part"
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (0, 0))
+    assert add(tmp_path / "a.cdxj", [line("http://n.org/", S[0])]) == 1
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_rows_of_a_file_with_other_line_ends_and_a_mark_are_known(tmp_path: Path) -> None:
