@@ -68,10 +68,13 @@ def find_fileset(archive: Archive, asked: str) -> HeldFileset:
     Returns the newest state that was held, or that of the version if ``asked`` or the DOI names one. Raises NotHeld if
     there is none.
     """
-    fileset, version, state = _names(archive, asked.strip())
+    asked = asked.strip()
+    fileset, version, state = _names(archive.catalogue, asked)
     if not fileset and "@" in asked:
-        name, _, version = asked.strip().rpartition("@")
-        fileset, state = _names(archive, name)[0], ""
+        name, _, version = asked.rpartition("@")
+        fileset, state = _names(archive.catalogue, name)[0] or named_by_platform(archive, name)[0], ""
+    if not fileset:
+        fileset, version = named_by_platform(archive, asked)
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
     if obi is None:
         raise _not_held(archive.catalogue, asked)
@@ -140,21 +143,21 @@ def _last_noted_first(obi: Obi) -> list[tuple[int, str]]:
     return sorted(states, key=lambda entry: (obi.notes[entry[0]].run, entry[0]), reverse=True)
 
 
-def _names(archive: Archive, asked: str) -> tuple[str, str, str]:
+def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
     """Returns the id of a fileset, the requested version, and the state that resulted from the ingest of this URL, or
     of a page with this ``cite-as``. Each is empty if unknown."""
     if is_fileset(asked):
         found = parse_fileset(asked)
         return found.obi, found.version, ""
     wanted, cited = key_of(asked), ("", "", "")
-    for ingest in archive.catalogue.ingests():
+    for ingest in catalogue.ingests():
         if ingest.fileset and wanted in (key_of(ingest.base_url), key_of(ingest.platform_base_url)):
             return ingest.fileset, "", ingest.state
         if ingest.fileset and ingest.cite_as and wanted == key_of(ingest.cite_as):
             cited = ingest.fileset, "", ingest.state
         elif ingest.fileset and wanted in (dois := dict(ingest.dois)):
             cited = ingest.fileset, dois[wanted], ""
-    return cited if cited[0] else (*named_by_platform(archive, asked), "")
+    return cited
 
 
 def named_by_platform(archive: Archive, url: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -19,6 +20,7 @@ _COLUMNS = (
     "ingest_strategy", "total_size", "file_count", "archiveorg_item_name", "archiveorg_item_bundle_path",
     "web_bundle_url", "web_bundle_dt", "manifest",
 )  # fmt: skip
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _KEY = ("ingest_type", "base_url")
 _NEEDED = ("ingest_type", "base_url", "platform_name", "platform_domain", "platform_id")
 
@@ -95,8 +97,7 @@ def _literal(value: object, dialect: Dialect) -> str:
         return ("TRUE" if value else "FALSE") if dialect == "postgresql" else str(int(value))
     if isinstance(value, int):
         return str(value)
-    text = str(value)
-    if dialect == "postgresql":
-        # PostgreSQL supports no NUL, neither in text nor as an escape in JSON.
-        text = text.replace("\\u0000", "\\ufffd").replace("\0", "\ufffd")
-    return "'" + text.replace("'", "''").replace("\0", "\ufffd") + "'"
+    text = str(value).replace("\0", "\ufffd")
+    if dialect == "postgresql":  # which supports no NUL, neither in text nor as an escape in JSON
+        text = _NUL.sub(r"\1\\ufffd", text)
+    return "'" + text.replace("'", "''") + "'"

@@ -269,6 +269,7 @@ def test_a_fileset_is_found_by_every_url_of_its_platform(filesets: Filesets, pla
         for asked in (url, url.replace("records", "record"), f"{url}?q=1", f"{platform.url}/api/records/{number}"):
             assert rows(filesets, "show", asked)[0]["version"] == str(number), asked
     assert rows(filesets, "show", f"{platform.url}/record/6")[0]["version"] == "8"
+    assert rows(filesets, "show", f"{platform.url}/record/6/latest@7")[0]["version"] == "7"
     for url, lost in zip(pages, (False, True), strict=True):
         platform.bodies[url.replace("/records", "/api/records").removeprefix(platform.url)] = 410
         (result,) = filesets.ingest(url)
@@ -461,14 +462,15 @@ def test_sql_has_the_files_of_a_data_set_that_is_not_held(filesets: Filesets, pl
     assert len([line for line in filesets.dump() if line["collection"] == "manifests"]) == 1
 
 
-def test_sql_of_sizes_beyond_those_of_its_integers(filesets: Filesets, platform: Platform) -> None:
-    url = zenodo(platform, 7, {"p": 10, "q": 10})
+def test_sql_of_what_postgresql_does_not_hold(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p\\u0000\0\0": 10, "q": 10})
     for row in platform.bodies["/api/records/7"]["files"]:
         row["size"] = 2**63 - 1
     (result,) = filesets.ingest(url)
     assert (result.status, result.total_size) == ("too-large-size", 2**64 - 2)
     _, script = command(filesets, "export-sql", "--dialect", "postgresql")
     assert str(2**64 - 2) not in script
+    assert r'"path": "p\\u0000\ufffd\ufffd"' in script
 
 
 def test_sqlite_takes_rows_without_a_manifest(filesets: Filesets, platform: Platform) -> None:
