@@ -16,7 +16,7 @@ from archec.archive.runs import known_run, newest_first, recounted, run_named
 from archec.catalogue.documents import read
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Run
-from archec.errors import BadName, CatalogueError, NotHeld, UsageError
+from archec.errors import BadName, CatalogueError, CorruptJournal, NotHeld, UsageError
 from archec.gather.operator import awaiting, find
 from archec.store.journal_reader import journals
 from archec.store.layout import Layout
@@ -182,11 +182,14 @@ def _stopped(layout: Layout, view: RunView) -> RunView:
     """The view of the newest run, which is no longer active but whose journal is open."""
     if view.recorded in ("budget", "interrupted"):
         return replace(view, resumable=view.form == "tarball" or view.figures.data_set.merged)
-    last = last_run(layout)
-    if last is None or last.start is None or last.start.tist != view.run:
-        return view
-    view = replace(view, resumable=last.resumable)
-    report = recounted(last, last.start)
+    try:
+        last = last_run(layout)
+        if last is None or last.start is None or last.start.tist != view.run:
+            return view
+        view = replace(view, resumable=last.resumable)
+        report = recounted(last, last.start)
+    except CorruptJournal as error:
+        return replace(view, report=structs.replace(view.figures, message=str(error)))
     report.state, report.message = view.state, view.message
     return replace(view, report=report.figures())
 

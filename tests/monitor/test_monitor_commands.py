@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failpoint import killed_at
 from gather_site import Answer, Site, page, pdf
 from gather_support import (
     Done,
     Member,
+    archec_cli,
     archec_inline,
     change,
     end,
@@ -388,3 +390,16 @@ def test_repeated_handles_are_listed(config: Config, tmp_path: Path) -> None:
     archec_inline(config, "gather", "--no-fetch", "--repeated", tmp_path / "stdout")
     assert (os.read(reader, 1000), (tmp_path / "stdout").is_symlink()) == (expected, True), "as for /dev/stdout"
     os.close(reader)
+
+
+def test_a_killed_run_whose_journal_is_damaged(config: Config) -> None:
+    write_papers(config, [])
+    assert archec_cli(config, "gather", "--no-fetch", env=killed_at("catalogue.after-write:2")).code == -signal.SIGKILL
+    (journal,) = open_layout(config.store_path).runs.glob("*.jsonl")
+    data = bytearray(journal.read_bytes())
+    data[20] ^= 2
+    journal.write_bytes(data)
+    assert "verify --repair-from" in told(config, "runs")["message"]
+    for command in ("status", "runs", "metrics"):
+        assert archec_inline(config, command).code == 0
+    assert archec_inline(config, "gather", "--no-fetch").code == 6
