@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -75,6 +76,8 @@ class IngestResult(Struct, kw_only=True):
 def schema() -> dict[str, Any]:
     """The JSON Schema of a result."""
     (found,), components = msgspec.json.schema_components([IngestResult], ref_template="#/$defs/{name}")
+    for component in components.values():
+        component["description"] = cleandoc(component["description"])  # as Python 3.13 does, and older ones do not
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "result of archec fileset ingest",

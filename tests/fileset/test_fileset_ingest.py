@@ -1168,7 +1168,7 @@ def ingesting(filesets: Filesets, url: str, *options: str, **environ: str) -> su
 def test_the_command_prints_one_result_a_line(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
     url = zenodo(platform, 7, {"p\u2028\u2029\x85\u202eq": 10})
     requests = tmp_path / "requests"
-    deep = "[" * 900 + "]" * 900
+    deep = "[" * 20_000 + "]" * 20_000
     requests.write_text(
         f'\ufeff{{"base_url": "{url}", "ingest_type": "dataset"}}\n\nno json\n{{"base_url": 7}}\n'
         f'{{"base_url": "{url}", "deep": {deep}}}\n{{"base_url": "{url}", "ingest_type": "\\u0000"}}'
