@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anyio
+from anyio import CancelScope, current_time
 from starlette.types import Receive
 
 from archec.errors import ArchecError
@@ -24,10 +24,10 @@ class BodyRefused(ArchecError):
 async def read_body(receive: Receive, limit: int, timeout: float, write: Callable[[bytes], object]) -> None:
     """Passes the body of a request to ``write``, piece by piece. It may take ``timeout`` seconds, and longer if it is
     large. Raises BodyRefused, and what ``write`` raises."""
-    size, begun = 0, anyio.current_time()
+    size, begun = 0, current_time()
     more = True
     while more:
-        with anyio.move_on_at(begun + timeout + size / _RATE) as scope:
+        with CancelScope(deadline=begun + timeout + size / _RATE) as scope:
             message = await receive()
         if scope.cancelled_caught:
             raise BodyRefused(408, "the body did not arrive in time")
