@@ -10,7 +10,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, BinaryIO
 
-from archec.archive.conclusions import Evidence, last_seen
+from archec.archive.claims import Evidence, last_seen
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue, Checksum
 from archec.catalogue.model import KINDS, Kind, Note, Obi

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from archec.archive.claims import Evidence, Judgement, judged, merged
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.conclusions import Evidence, Judgement, judged, merged
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Claim, Note, Obi, Version
 from archec.catalogue.records import ObiChange

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
-from archec.archive.conclusions import Evidence, judged
+from archec.archive.claims import Evidence, judged
 from archec.catalogue.documents import ObiState, history_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.records import ObiChange, decode

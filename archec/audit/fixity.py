@@ -15,7 +15,7 @@ from os import close, readv
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.archive.conclusions import Evidence
+from archec.archive.claims import Evidence
 from archec.archive.journal import records
 from archec.archive.revision import evidence_of
 from archec.audit.disk import judge

@@ -210,7 +210,7 @@ class Obi:
 
     ``versions`` are its contents by sha256, ``notes`` the notes on the entries of its history by tist. For a tobi,
     ``handle`` is its handle as written, ``claims`` are what data sets say about it, in their order, and ``place`` is
-    where it was last seen; history and place are derived from the claims (:mod:`archec.archive.conclusions`).
+    where it was last seen; history and place are derived from the claims (:mod:`archec.archive.claims`).
     ``settled`` is a date at which only the place changed, because an older claim counted. ``due`` is the tist from
     which a fobi is to be visited again, 0 if it was never visited. ``stamp`` is the moment at which the last change
     became visible (seconds, monotonic).

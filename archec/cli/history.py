@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from archec.archive.conclusions import Explanation, explain, last_seen
+from archec.archive.claims import Explanation, explain, last_seen
 from archec.archive.lookup import HistoryRow, rows
 from archec.archive.revision import evidence_of
 from archec.catalogue.documents import plain

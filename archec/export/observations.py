@@ -20,7 +20,7 @@ import msgspec
 import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
-from archec.archive.conclusions import Evidence, last_seen
+from archec.archive.claims import Evidence, last_seen
 from archec.archive.journal import records_in
 from archec.archive.observing import state, states
 from archec.archive.revision import evidence_of

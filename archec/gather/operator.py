@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from archec import __version__
+from archec.archive.claims import last_shown
 from archec.archive.commit import CommitItem, Committer, committing
-from archec.archive.conclusions import last_shown
 from archec.archive.file_loss import loss_of
 from archec.archive.held_back import held_back_record, held_losses, journalled, without_accepted
 from archec.archive.opening import Archive, locked

@@ -13,8 +13,8 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from archec.archive.absence import coverage_set, directory_of
+from archec.archive.claims import Evidence, Judgement, Verdict, claim_of, judged, merged, said, verdict_after
 from archec.archive.commit import CommitItem
-from archec.archive.conclusions import Evidence, Judgement, Verdict, claim_of, judged, merged, said, verdict_after
 from archec.archive.held_back import held_back_record, journalled
 from archec.archive.recovery import tobis_in_journals
 from archec.archive.revision import concluded, evidence_of

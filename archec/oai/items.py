@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from xxhash import xxh3_64_intdigest
 
-from archec.archive.conclusions import Evidence, last_seen
+from archec.archive.claims import Evidence, last_seen
 from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from archec.archive.conclusions import Evidence, last_seen
+from archec.archive.claims import Evidence, last_seen
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of

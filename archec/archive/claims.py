@@ -1,4 +1,4 @@
-"""Conclusions: the history of a tobi, derived from the claims of data sets. Pure functions.
+"""Claims: what data sets say about a tobi, which of them count, and the history that follows. Pure functions.
 
 All known data sets are ordered by (date, run). A :class:`~archec.catalogue.model.Claim` is what one of them says about
 a tobi. It also holds for the following data sets as long as they would contain a template at its place, so few claims
