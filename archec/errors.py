@@ -126,7 +126,8 @@ class CorruptJournal(CorruptArchive):
     it is known."""
 
     def __init__(self, message: str, *, hint: str = "", path: Path | None = None) -> None:
-        super().__init__(message, hint=hint)
+        restore = "'archec verify --repair-from COPY' restores a good journal from a second copy"
+        super().__init__(message, hint=hint or restore)
         self.path = path
 
 

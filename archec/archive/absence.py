@@ -5,7 +5,7 @@ Pure functions over the coverages of data sets (design, section 4, "evidence by 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from xxhash import xxh3_128_hexdigest
@@ -52,9 +52,8 @@ def _reads(coverage: Coverage, directory: str) -> bool:
     return (directory in coverage.read or coverage.complete) and directory not in coverage.unread
 
 
-def _unreadable(coverage: Coverage, place: str) -> str | None:
+def _unreadable(unread: Mapping[str, str], place: str) -> str | None:
     """The place itself, or the parent directory of it, that could not be read; None if all of them were read."""
-    unread = coverage.unread
     if unread:
         if "" in unread:
             return ""
@@ -70,15 +69,15 @@ def _unreadable(coverage: Coverage, place: str) -> str | None:
 
 def shows(coverage: Coverage, place: str) -> bool:
     """Whether the data set would contain a template that is at ``place``."""
-    return _reads(coverage, directory_of(place)) and _unreadable(coverage, place) is None
+    return _reads(coverage, directory_of(place)) and _unreadable(coverage.unread, place) is None
 
 
 def hides(coverage: Coverage, place: str) -> Unknown | None:
     """Why a template may be at ``place`` although the data set does not contain it there; None if it cannot be."""
     directory = directory_of(place)
-    unread = _unreadable(coverage, place)
-    if unread is None and place in coverage.partly:
-        unread = place
+    unread = _unreadable(coverage.unread, place)
+    if unread is None:
+        unread = _unreadable(coverage.partly, place)
     if unread is not None:
         return Unknown("unreadable", unread)
     return None if _reads(coverage, directory) else Unknown("not-there", directory + "/")
@@ -102,7 +101,7 @@ class Look(NamedTuple):
 
     def judges(self, directory: str) -> bool:
         """Whether, as far as this archive directory is concerned, the absence of a template is a loss."""
-        return _reads(self.coverage, directory) and directory not in self.disturbed
+        return _reads(self.coverage, directory) and directory not in self.disturbed and self.disturbed.get("") != ""
 
     def ignores(self, handle: str, place: str) -> Unknown | None:
         """Why the absence of a template that was at ``place`` is not a loss; None if it is one."""

@@ -60,12 +60,12 @@ def stored_before(catalogue: Catalogue, run: int = MAX_TIST + 1) -> int:
     return stored
 
 
-def run_named(catalogue: Catalogue, text: str) -> int | None:
-    """The software tist of the run that is named by it or by its date, whether there is one or not, or of the newest
-    gathering for ``last``. None for any other text; raises :class:`NotHeld` if there is no gathering."""
+def run_named(newest: Callable[[], int], text: str) -> int | None:
+    """The software tist of the run that is named by it or by its date, whether there is one or not, or ``newest()``
+    for ``last``. None for any other text."""
     text = text.strip()
     if text.lower() == "last":
-        return newest_gathering(catalogue)
+        return newest()
     run = run_number(text)
     with suppress(BadName):
         return parse_when(text) if run is None else run

@@ -122,7 +122,8 @@ class Journals:
             message = f"ends with batch {n}, and the catalogue has followed it to batch {position.batch}"
             self.unread.setdefault(path, Finding("journal-damaged", path, message))
         self.ends[journal.tist] = Ends(prev, head, n)
-        self.torn[path] = 0 if journal.finished else size_of(journal) - scanner.valid
+        ended = journal.finished or not journal.path.exists()  # or was finished while it was read
+        self.torn[path] = 0 if ended else size_of(journal) - scanner.valid
 
     def whole(self, journal: JournalFile) -> tuple[Amount, Ends] | None:
         """The amount named by a finished journal and its ends; None if it was not read to its end."""

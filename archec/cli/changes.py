@@ -11,7 +11,7 @@ import click
 
 from archec.archive.lookup import find
 from archec.archive.opening import Archive
-from archec.archive.runs import run_named
+from archec.archive.runs import newest_gathering, run_named
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS, Kind
 from archec.cli.common import WHEN, opened, report_options, warn_if_unknown
@@ -79,7 +79,7 @@ def changes(
 
 
 def _run(catalogue: Catalogue, text: str) -> int | None:
-    run = run_named(catalogue, text)
+    run = run_named(lambda: newest_gathering(catalogue), text)
     return run if run is not None and catalogue.run(run) is not None else None
 
 

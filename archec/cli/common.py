@@ -30,7 +30,7 @@ from archec.errors import (
 from archec.export.units import Selection, units
 from archec.store.durable import storage_errors
 from archec.terminal.output import note
-from archec.tist import parse_when, run_number
+from archec.tist import parse_when
 from archec.units import parse_duration, parse_share, parse_size
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -114,12 +114,13 @@ def warn_if_root(config: Config) -> None:
 def run_of(word: str, config_file: Path | None, lister: str = "archec runs") -> int:
     """The run named on the command line by its software tist, or the newest gathering for ``last``. ``lister`` is the
     command that lists such runs. Raises UsageError, and NotHeld if there is no gathering."""
-    run = run_number(word)
-    if run is None:
-        from archec.archive.runs import run_named  # few commands name a run
+    from archec.archive.runs import newest_gathering, run_named  # few commands name a run
 
+    def newest() -> int:
         with opened(config_file) as archive:
-            run = run_named(archive.catalogue, word)
+            return newest_gathering(archive.catalogue)
+
+    run = run_named(newest, word)
     if run is None:
         raise UsageError(f"{word!r} is not a run", hint=f"{lister!r} lists them")
     return run

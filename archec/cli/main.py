@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -113,7 +114,8 @@ def main() -> NoReturn:
     except OSError as error:
         from archec.store.durable import failure  # rarely needed
 
-        nameless = "the current directory" if isinstance(error, FileNotFoundError) else "this machine"
+        gone = error.strerror == os.strerror(errno.ENOENT)  # tempfile raises errors with texts of its own
+        nameless = "the current directory" if gone else "this machine"
         failed = failure(error, str(error.filename or nameless))
         note(failed)
         code, message = failed.exit_code, str(failed)

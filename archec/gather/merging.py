@@ -87,7 +87,7 @@ class Merge:
             if state.state is None:
                 return
             hidden = hides(self._coverage, state.place)
-            if hidden is not None and state.place not in self._coverage.partly:
+            if hidden is not None and not shows(self._coverage, state.place):
                 self.not_judged(state.id, state.place, hidden)
                 return
         yield Case(state.id, None, known=True)

@@ -19,7 +19,7 @@ from archec.archive.opening import Archive, locked
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
 from archec.archive.revision import evidence_of, judge_again
-from archec.archive.runs import end_run, known_run, next_run, run_named
+from archec.archive.runs import end_run, known_run, newest_gathering, next_run, run_named
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack, Kind
 from archec.catalogue.records import Record, Retraction, RunStart
@@ -221,7 +221,7 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
 
 def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
     """The data set that a run read, or that has this sha256. If several runs read it, it is listed under the first."""
-    number = run_named(catalogue, wanted)
+    number = run_named(lambda: newest_gathering(catalogue), wanted)
     found = [item for item in known if item.run == number]
     run = catalogue.run(number) if number is not None else None
     if not found and run is not None:

@@ -123,7 +123,8 @@ def _coverage(spool: Spool, directories: set[str], left_out: frozenset[int], *, 
         directory = directory_of(place)
         in_directory[directory] += 1
         if in_directory[directory] <= _MOST_UNREAD:
-            (partly if in_part else unread)[place.rstrip("/")] = digest
+            listed = digest == "changed-while-reading" and place[-1:] in ("", "/")
+            (partly if in_part or listed else unread)[place.rstrip("/")] = digest
         else:
             unread[directory] = "too-many"
     for place in unread:

@@ -12,7 +12,7 @@ from msgspec import structs, to_builtins
 from archec.archive.opening import Archive
 from archec.archive.recovery import UNFINISHED, last_run
 from archec.archive.report import NOT_ASKED, UNANSWERED, RunReport
-from archec.archive.runs import known_run, newest_first, recounted, run_named
+from archec.archive.runs import known_run, newest_first, newest_gathering, recounted, run_named
 from archec.catalogue.documents import read
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Run
@@ -142,7 +142,7 @@ def view_of(archive: Archive, name: str) -> RunView:
 
     Raises :class:`BadName` for anything else, :class:`NotHeld` if there is no such run.
     """
-    tist = run_named(archive.catalogue, name)
+    tist = run_named(lambda: newest_gathering(archive.catalogue), name)
     if tist is None:
         raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'")
     found = next(runs(archive, before=known_run(archive.catalogue, tist).tist + 1))

@@ -122,8 +122,11 @@ class DirectoryTree(Source):
     def _changed(self, root: int) -> Iterator[Item]:
         """The directories that have changed since they were read. Unlike their times, rsync does not reset ctime."""
         for prefix, ctime in self._read_at:
-            with suppress(OSError):
+            try:
                 if os.stat(prefix, dir_fd=root).st_ctime_ns == ctime:
+                    continue
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:  # unlike the parts of which it was opened
                     continue
             self._member += 1
             yield Unread.of(prefix, "changed-while-reading", "files or directories in it came or went")

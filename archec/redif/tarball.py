@@ -166,7 +166,7 @@ class Tarball(Source):
                 continue
             if kind == b"g":  # global pax records
                 size = min(header.size, _MAX_EXTENDED)
-                self._continues |= b" GNU.volume." in stream.take(size) and not self._member
+                self._continues |= b" GNU.volume.offset=" in stream.take(size) and not self._member
                 stream.skip(_padded(header.size) - size)
                 continue
             self._continues |= kind == b"M" and not self._member

@@ -33,7 +33,6 @@ _END = re.compile(
 _VERSION_1 = re.compile(re.escape(BATCH_PREFIX) + rb'"n":[0-9]+,"lines":[0-9]+,"stamp":[0-9]+,"xxh3":"[0-9a-f]{32}"\}')
 JOURNAL_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
 """The name of a journal: the tist of its run, and whether it is compressed."""
-_RESTORE = "'archec verify --repair-from COPY' restores a good journal from a second copy"
 _BUFFER = 1 << 18
 _TAIL = 1 << 18
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -181,7 +180,7 @@ class Scanner:
             with open_plain(self._path) as file:
                 yield from self._scan(file)
         except CorruptJournal as error:
-            error.path, error.hint = self._path, error.hint or _RESTORE
+            error.path = self._path
             raise
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             message = f"{self._path}: after byte {self.valid} of its text: {error}"

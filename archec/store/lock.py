@@ -29,7 +29,7 @@ QUIET = 6 * 3600
 """Seconds without a new batch in its journal after which a run may hang."""
 _MOST_BYTES = 4096
 _TRIES = 200
-_NO_RUNS = frozenset({"check", "rebuild", "repair"})
+_NO_RUNS = frozenset({"check", "rebuild", "repair", "export warc"})
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -120,7 +120,7 @@ def run_lock(layout: Layout, what: str, meter: Meter, *, wait: bool) -> Iterator
                 if who is not None and who.what != waiting_for:
                     waiting_for = who.what
                     meter.phase(f"waiting for {who.what}", None)
-                time.sleep(0.02)
+                time.sleep(0.25)
         yield
 
 

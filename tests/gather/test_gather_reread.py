@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -127,6 +129,23 @@ def test_what_is_moved_away_and_back_while_its_directory_is_read_is_not_lost(
     assert report.problem_counts["changed-while-reading"] == 1
     assert report.tobis.get("lost", 0) == 0
     assert night(config, read, complete=True)[0] == {"same": 7}
+    check(config)
+
+
+def test_templates_that_were_seen_in_a_directory_that_changed_are_not_noted_again(
+    config: Config, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(config)
+    night(config, read, complete=True)
+    (config.data_path / "RePEc/aaa/sss/1.rdf").unlink()
+    with monkeypatch.context() as patch:
+        when_read(patch, config.data_path, os.getpid, lambda: (config.data_path / "new").mkdir())
+        report = run(config, fetch=False, complete=True)
+    assert report.problem_counts["changed-while-reading"] == 1
+    assert +report.tobis == {"same": 4}
+    journal = gzip.decompress((config.store_path / "runs" / f"{report.run}.jsonl.gz").read_bytes())
+    assert sorted(set(re.findall(rb'"id":"(RePEc:[^"]+)"', journal))) == [b"RePEc:aaa:sss:1", b"RePEc:aaa:sss:x1"]
+    assert night(config, read, complete=True)[0] == {"same": 4, "lost": 2}
     check(config)
 
 

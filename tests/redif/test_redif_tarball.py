@@ -82,6 +82,17 @@ def test_a_further_volume_alone_is_not_whole(tmp_path: Path, fmt: str) -> None:
     assert "unpack all of them with tar -xM" in source.damage.message
 
 
+def test_a_label_of_a_volume_is_no_further_volume(tmp_path: Path) -> None:
+    """``tar --format=posix -V LABEL`` writes one."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"GNU.volume.label": "x"}) as tar:
+        info, data = member("RePEc/aaa/sss/1.rdf", b"Template-Type: ReDIF-Paper 1.0\n", tarfile.REGTYPE)
+        tar.addfile(info, io.BytesIO(data))
+    items, source = read(tmp_path / "1.tar", out.getvalue())
+    assert [item.path for item in items if isinstance(item, Blob)] == ["RePEc/aaa/sss/1.rdf"]
+    assert (source.damage, source.whole) == (None, True)
+
+
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_what_tarfile_writes_is_read(tmp_path: Path, fmt: int) -> None:
     names = ["RePEc/aaa/1.rdf", "RePEc/aaa/ein Name.rdf", "a" * 100, "d" * 100 + "/" + "b" * 90, "./RePEc/aaa/2.rdf"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from report_data import file, lot, version_of, work
 
-from archec.archive.runs import run_named
+from archec.archive.runs import newest_gathering, run_named
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
 from archec.report.changes import ChangesQuery, changes, changes_of_runs
@@ -67,7 +67,7 @@ def test_of_runs(world: Catalogue) -> None:
     [("1500", 1500), ("last", 1500), (" Last", 1500), ("1501", 1501), ("1970-01-01T00:25:00Z", 1500), ("²", None)],
 )
 def test_a_run_is_named_by_its_tist(world: Catalogue, text: str, run: int | None) -> None:
-    assert run_named(world, text) == run
+    assert run_named(lambda: newest_gathering(world), text) == run
 
 
 def test_many_at_one_tist(catalogue: Catalogue) -> None:
