@@ -26,7 +26,8 @@ HTML = "text/html; charset=utf-8"
 _MAX_HEADER = 4000
 _IN_MEMORY = 1 << 20
 _IN_URIS = "!#$%&'()*+,/:;=?@[]~"
-_HOST = re.compile(r"([\w.~%-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?", re.ASCII)
+_HOST = re.compile(r"([\w.~%!$&'()*+,;=:-]*@)?([\w.~%-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?", re.ASCII)
+"""pywb sends user and password of a URL in this header, too, and needs them in the links that it follows."""
 _UNPRINTABLE = re.compile("[^ -~]")
 _NOT_IN_URIS = re.compile("[^!#-;=?-Z\\[\\]_a-z~]")
 

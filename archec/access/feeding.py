@@ -137,7 +137,7 @@ def _sweep(folder: Path) -> None:
     """Removes the temporary files of processes that were killed a day ago or earlier."""
     with storage_errors(folder):
         for entry in os.scandir(folder):
-            with suppress(FileNotFoundError):  # it has just been completed
+            with suppress(FileNotFoundError, PermissionError):  # just completed, or another user's
                 if is_temp(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _DAY:
                     os.unlink(entry.path)
 

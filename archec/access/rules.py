@@ -157,7 +157,7 @@ def _holds_within(rule: RuleConfig, within: KeyRange, address: str, now: float) 
     depends = bool(rule.archive or rule.series or rule.handle or rule.mime or rule.until)
     if rule.host or rule.url_prefix:
         with suppress(UsageError):
-            if within.key and "?__wb_" not in within.key:
+            if within.key and "__wb_" not in within.key:
                 return _has_key(within.key, rule) and (None if depends else True)
             start = _prefix(rule.url_prefix).start if rule.url_prefix else _keys_of_host(rule.host)[0]
             first = start.encode("utf-8", "surrogatepass")

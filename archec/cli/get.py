@@ -94,10 +94,11 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
     name, _, path = asked.partition("!/")
     with ExitStack() as stack:
         held = _data_set(archive, name) if tist is None else None
-        if held is not None:
-            file = next((one for one in held.manifest.manifest if one.path == path), None)
-            if file is None:
-                raise NotHeld(f"{name}: it contains no file {path}")
+        files = held.manifest.manifest if held is not None else ()
+        file = next((one for one in files if one.path == path), None)
+        if held is not None and file is None and not is_url(name):
+            raise NotHeld(f"{name}: it contains no file {path}")
+        if held is not None and file is not None:
             stream = stack.enter_context(open_file(archive, file, held.manifest.bundle))
             whole_id, noted = held.obi.id, held.tist
         else:

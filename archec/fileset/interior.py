@@ -36,9 +36,12 @@ _BROKEN_MEMBER = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSEr
 BROKEN = (*_BROKEN_MEMBER, tarfile.TarError, Damaged, NotImplementedError, ValueError)
 """Errors that reading a damaged or hostile bundle may raise."""
 _MOST_OF_HEADER = 1 << 20
-"""Bytes of an extended header of tar, which is read into memory as a whole."""
+"""Bytes of an extended header of tar, and of all that are for all files, which are kept in memory."""
+_MOST_EXTENDED = 20
+"""Extended headers in a row, each of which tarfile reads in a call of its own within that of the last."""
 _DIRECTORY = 1 << 20, 400
-"""Bytes of the central directory of a zip file: so many, and so many for each file that it may have."""
+"""Bytes of the central directory of a zip file, and of the names in a tar file: so many, and so many for each file that
+it may have."""
 _STEP = 4096
 """Bytes that are read at once of what zipfile decompresses without a limit (bzip2 and LZMA): up to 80 MB in memory."""
 _FOLDERS = 10
@@ -65,8 +68,12 @@ def interior(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
     so. Raises one of ``BROKEN`` if it is not a readable bundle, OutOfBounds if it exceeds the bounds."""
     found: list[FilesetManifestFile] = []
     left = bounds.size
+    listed = _DIRECTORY[0] + bounds.files * _DIRECTORY[1]
     names: Counter[str] = Counter()
     for name, size, stream, why in _members(bundle, bounds.files):
+        listed -= len(name)
+        if listed < 0:
+            raise OutOfBounds(Status.TOO_MANY_FILES, "the names of its files are too long")
         if len(found) >= bounds.files:
             raise OutOfBounds(Status.TOO_MANY_FILES, f"more than {bounds.files} files")
         if name in _NO_FILES:
@@ -121,8 +128,14 @@ class _Header(tarfile.TarInfo):
             raise tarfile.ReadError(f"a damaged header: {error}") from error
 
     def _proc_member(self, tarfile_: tarfile.TarFile) -> Any:
-        if self.type in _EXTENDED and self.size > _MOST_OF_HEADER:
-            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        of = cast(Any, tarfile_)
+        if self.type in _EXTENDED:
+            of.extended = getattr(of, "extended", 0) + 1
+            of.shared = getattr(of, "shared", 0) + (self.size if self.type == tarfile.XGLTYPE else 0)
+            if of.extended > _MOST_EXTENDED or max(self.size, of.shared) > _MOST_OF_HEADER:
+                raise tarfile.ReadError("more extended headers than a file needs")
+        else:
+            of.extended = 0
         if self.type == tarfile.GNUTYPE_SPARSE:
             self._refuse_sparse()
         return super()._proc_member(tarfile_)  # type: ignore[misc]

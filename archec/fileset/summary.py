@@ -203,7 +203,7 @@ def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile], *, is
     embargoed, it is the end of the first embargo, but no later than ``revisit_max``."""
     fetch = work.archive.config.fetch
     sooner, later = work.run + int(fetch.revisit_min), work.run + int(fetch.revisit_max)
-    if status is Status.SUCCESS_PARTIAL:
+    if status in (Status.SUCCESS_PARTIAL, Status.PLATFORM_RESTRICTED):
         lacking = [int((file.extra or {}).get("due", 0)) for file in files if not is_whole(file)]
         return min(min(lacking, default=0) or sooner, later)
     if status in _PASSING or status.value.startswith("mismatch"):

@@ -24,11 +24,13 @@ class BodyRefused(ArchecError):
 async def read_body(receive: Receive, limit: int, timeout: float, write: Callable[[bytes], object]) -> None:
     """Passes the body of a request to ``write``, piece by piece. It may take ``timeout`` seconds, and longer if it is
     large. Raises BodyRefused, and what ``write`` raises."""
-    size, begun = 0, current_time()
+    size, waited = 0, 0.0
     more = True
     while more:
-        with CancelScope(deadline=begun + timeout + size / _RATE) as scope:
+        began = current_time()
+        with CancelScope(deadline=began + timeout + size / _RATE - waited) as scope:
             message = await receive()
+        waited += current_time() - began
         if scope.cancelled_caught:
             raise BodyRefused(408, "the body did not arrive in time")
         if message["type"] != "http.request":

@@ -231,6 +231,13 @@ def test_where_nothing_can_be_visible_nothing_is_asked(tmp_path: Path) -> None:
             assert len(remote.asked) == 2
 
 
+def test_a_row_of_a_post_is_judged_by_its_url_not_by_its_body() -> None:
+    closed = RuleConfig(rights="closed", url_prefix="http://x.org/x?s=1")
+    viewer = Viewer(None, "", Rules((closed,), "metadata"))
+    assert viewer.may_see(key_range("http://x.org/x?1=x&__wb_method=post&s=1", "exact"))
+    assert not viewer.may_see(key_range("http://x.org/x?s=1", "exact"))
+
+
 _HOSTS = ("x.org", "a.x.org", "xy.org", "x.org:81", "y.org", "192.0.2.1")
 _CONDITIONS = st.fixed_dictionaries(
     {"rights": st.sampled_from(["open", "metadata", "closed", "withdrawn"])},

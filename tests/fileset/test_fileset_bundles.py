@@ -97,6 +97,19 @@ def bomb(kind: str) -> bytes:
         end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, count * len(entry), 30, 0)
         return b"PK\x03\x04" + bytes(26) + entry * count + end
     info = tarfile.TarInfo("p")
+    if kind == "headers":
+        info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1
+        return gzip.compress((info.tobuf() + b"n".ljust(512, b"\0")) * 3000)
+    if kind in ("shared", "names"):
+        with tarfile.open(fileobj=target, mode="w:gz", format=tarfile.PAX_FORMAT, compresslevel=1) as tar:
+            for n in range(60):
+                if kind == "shared":
+                    target_of = tar.fileobj
+                    assert target_of is not None
+                    target_of.write(info.create_pax_global_header({f"k{n}": "v" * 500_000}))
+                else:
+                    tar.addfile(tarfile.TarInfo(f"{n}" + "n" * 900_000))
+        return target.getvalue()
     if kind == "directories":
         info.type = tarfile.DIRTYPE
         return gzip.compress(info.tobuf() * 200_000, 1)
@@ -108,7 +121,7 @@ def bomb(kind: str) -> bytes:
     return target.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["directory", "directories", "pax", "name"])
+@pytest.mark.parametrize("kind", ["directory", "directories", "pax", "name", "headers", "shared", "names"])
 def test_a_bomb_in_the_lists_of_a_bundle_takes_no_memory(kind: str) -> None:
     data = io.BytesIO(bomb(kind))
     tracemalloc.start()

@@ -53,6 +53,7 @@ from archec.store.durable import Disk
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
 from archec.store.writer import Stored, Temp
+from archec.tist import parse_when
 
 ID = "fileset:zenodo:127.0.0.1%3A{port}:6"
 
@@ -931,6 +932,13 @@ def test_with_a_token_only_the_platform_says_what_is_restricted(
     assert ingested("zenodo", url).status == "platform-restricted"
     result = ingested("zenodo", url, token="TEST_TOKEN")
     assert [file.status for file in result.manifest or ()] == ["success", "platform-restricted"]
+    assert [(file.extra or {})["due"] for file in result.manifest or ()] == [parse_when("2999-01-01")] * 2
+    platform.behaviours["/api/records/7/files/p/content"] = platform.behaviours["/api/records/7/files/q/content"]
+    soon = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 100 * 86400))
+    platform.bodies["/api/records/7"]["metadata"]["embargo_date"] = soon
+    result = ingested("zenodo", url, token="TEST_TOKEN")
+    assert (result.status, (result.due or "")[:10]) == ("platform-restricted", soon)
+    platform.bodies["/api/records/7"]["metadata"]["embargo_date"] = "2999-01-01"
     platform.bodies["/api/records/7"]["files"] = []
     result = ingested("zenodo", url, token="TEST_TOKEN")
     assert (result.status, result.due) == ("platform-restricted", "2999-01-01T00:00:00Z")

@@ -581,7 +581,8 @@ def test_candidates_are_data_sets_that_templates_name(filesets: Filesets, platfo
     resolver = platform.bodies["/api/handles/10.5281/zenodo.7"] = {
         "values": [{"type": "URL", "data": {"value": url.replace("records", "record")}}]
     }
-    filesets.ingest("10.5281/zenodo.7")
+    filesets.ingest("10.5281/zenodo.7", "http://[bad", "http://ex\u2100a.org/")
+    assert archec_inline(filesets.config, "fileset", "show", "http://[bad").code in (2, 7)
     assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
     resolver["values"] = []
     assert [result.status for result in filesets.ingest("10.5281/zenodo.7")] == ["platform-404"]

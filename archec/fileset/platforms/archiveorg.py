@@ -60,11 +60,12 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         may_read = self.may_read(base)
         files = [_file(row, known, base, may_read=may_read) for row in body["files"].items()]
         check_count(body["files_count"], len(files))
+        is_private = may_read and any(row["private"].flag() for row in body["files"].items())
         return self.item(
             url, known, [file for file in files if file is not None], title=_first(meta["title"]), name=known,
             meta={"license": license_of(meta["licenseurl"])},
             page=urljoin(base, f"/details/{known}"), bundle=urljoin(base, f"/compress/{known}"),
-            restricted=may_read and any(row["private"].flag() for row in body["files"].items()),
+            restricted=PlatformRestrictedError("some files are private") if is_private else None,
             published=next((one.tist() for one in meta["publicdate"].one_or_more()), 0),
         )  # fmt: skip
 

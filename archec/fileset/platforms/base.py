@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from archec.config.types import PlatformConfig
 from archec.fileset import fields
@@ -175,15 +176,15 @@ class FilesetPlatformHelper:
         """Whether a token is sent to the API with this base URL, so that only its answers say what is restricted."""
         return bool(self.config.token) and self.trusts(base)
 
-    def restricted(self, base: str, check: Callable[[], None]) -> bool:
-        """Whether ``check`` raises PlatformRestrictedError. Raises it unless a token may open the data set."""
+    def restricted(self, base: str, check: Callable[[], None]) -> PlatformRestrictedError | None:
+        """The PlatformRestrictedError that ``check`` raises, if any. Raises it unless a token may open the data set."""
         try:
             check()
-        except PlatformRestrictedError:
+        except PlatformRestrictedError as error:
             if not self.may_read(base):
                 raise
-            return True
-        return False
+            return error
+        return None
 
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
         """The URL to ask about: that of the landing page if it is the platform's, else the requested one."""
@@ -245,18 +246,20 @@ class FilesetPlatformHelper:
         bundle_only: bool = False,
         published: int = 0,
         work_doi: str | None = None,
-        restricted: bool = False,
+        restricted: PlatformRestrictedError | None = None,
     ) -> FilesetPlatformItem:
         """Builds the description of the data set with this URL. ``name`` and ``meta`` are name and metadata of an item
         of archive.org; the title is added to ``meta``. Defaults: ``version`` is ``order`` with dots, ``work_id`` the id
-        of the version, ``name`` is built from domain, id and version. ``restricted``: files are not open to everybody.
-        Raises PlatformError for too many files."""
+        of the version, ``name`` is built from domain, id and version. ``restricted``: why files are not open to
+        everybody; the end of an embargo is added to them. Raises PlatformError for too many files."""
         if len(manifest) > MOST_FILES:
             raise PlatformError(f"the answer: lists more than {MOST_FILES} files")
+        if restricted is not None and restricted.due:
+            manifest = [replace(file, extra={"due": restricted.due, **(file.extra or {})}) for file in manifest]
         domain, text = self.domain(url), ".".join(map(str, order)) if version is None else version
         return FilesetPlatformItem(
             platform_name=self.name,
-            platform_status=(Status.PLATFORM_RESTRICTED if restricted else Status.SUCCESS).value,
+            platform_status=(Status.PLATFORM_RESTRICTED if restricted is not None else Status.SUCCESS).value,
             platform_domain=domain,
             platform_id=platform_id,
             manifest=manifest,

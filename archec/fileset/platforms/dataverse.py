@@ -133,12 +133,13 @@ class DataverseHelper(FilesetPlatformHelper):
             "doi": known[4:] if known.lower().startswith("doi:") else "",
             "license": license_of(version["license"]),
         }
+        is_closed = any(file.status is None and "why" in (file.extra or {}) for file in manifest)
         return self.item(
             url, known, manifest, title=_title(version), order=_order(version), meta=meta,
             page=urljoin(base, f"/dataset.xhtml?persistentId={quoted(known)}"),
             bundle=f"{base}/access/dataset/:persistentId/?persistentId={quoted(known)}&format=original",
             published=version["releaseTime"].tist() or version["lastUpdateTime"].tist(),
-            restricted=any(file.status is None and "why" in (file.extra or {}) for file in manifest),
+            restricted=PlatformRestrictedError("some files are restricted") if is_closed else None,
         )  # fmt: skip
 
 

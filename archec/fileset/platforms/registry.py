@@ -9,7 +9,7 @@ from archec.config.types import PlatformConfig
 from archec.errors import ConfigError
 from archec.fileset.model import IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
-from archec.fileset.platforms.base import FilesetPlatformHelper
+from archec.fileset.platforms.base import FilesetPlatformHelper, host_of
 from archec.fileset.platforms.dataverse import DataverseHelper
 from archec.fileset.platforms.dryad import DryadHelper
 from archec.fileset.platforms.dspace import DspaceHelper
@@ -54,7 +54,7 @@ class Registry:
     def identify(self, url: str) -> FilesetId | None:
         """The platform, its domain, and the id and version of a data set in a URL; None if no platform matches. The id
         may be that of one version."""
-        helper = self.match(IngestRequest(url), None) if is_url(url) else None
+        helper = self.match(IngestRequest(url), None) if is_url(url) and host_of(url) else None
         work = helper.id_in(url) if helper is not None else ""
         return FilesetId(helper.name, helper.domain(url), work, helper.version_in(url)) if helper and work else None
 
