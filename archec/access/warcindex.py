@@ -38,11 +38,19 @@ _WITH_HTTP = ("response", "revisit")
 _PIECE = 1 << 20
 _MAX_POSTED = 4 << 20
 _HEAD = 1 << 13
+_MAX_LINE = 1 << 20
 _REQUEST = StatusAndHeadersParser(ArcWarcRecordLoader.HTTP_VERBS, verify=False)
 _RESPONSE = StatusAndHeadersParser(ArcWarcRecordLoader.HTTP_TYPES, verify=False)
 _UNPARSABLE = (LoadFailed, StatusAndHeadersParserException, EOFError, ValueError)
 _MAX_REASON = 200
 """Characters of an error message, which may quote the file."""
+
+
+class _Lines(io.BufferedReader):
+    """A reader whose lines have a limit: a longer one is read as several."""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        return super().readline(_MAX_LINE if size is None or size < 0 else size)
 
 
 class _Found(NamedTuple):
@@ -195,7 +203,7 @@ def _look(line: bytes, header: Mapping[bytes, bytes], block: Block) -> _Found | 
         return str(StatusAndHeadersParser.decode_header(header.get(name, b"")))
 
     kind, url, date = text(b"warc-type"), text(b"warc-target-uri").strip("<>").replace(" ", "%20"), text(b"warc-date")
-    stream = io.BufferedReader(block, _HEAD)
+    stream = _Lines(block, _HEAD)
     is_http = url.startswith(ArcWarcRecordLoader.HTTP_SCHEMES) and block.left > 0
     if kind == "request" and url:
         return _Found(url + date, _posted(stream, url) if is_http else "")

@@ -163,11 +163,14 @@ def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) ->
     found = [replace(file, status=done) if is_whole(file) and file.status != done else file for file in files]
     state = known.history.last_held if known is not None else None
     if state is not None:
-        places = {(file.path, file.platform_url, file.sha256): n for n, file in enumerate(found) if file.status == done}
+        places: dict[tuple[str, str | None, str | None], list[int]] = {}
+        for n, file in enumerate(found):
+            if file.status == done:
+                places.setdefault((file.path, file.platform_url, file.sha256), []).append(n)
         for before in work.archive.catalogue.manifest(state):
-            place = places.get((before.path, before.platform_url, before.sha256))
-            if place is not None and before.status == done:
-                found[place] = before
+            if before.status == done:
+                for n in places.get((before.path, before.platform_url, before.sha256), ()):
+                    found[n] = before
     return found
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import io
 import json
 import threading
+import tracemalloc
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -195,3 +198,19 @@ def test_damaged_files_are_indexed_up_to_the_damage_and_reported(tmp_path: Path)
     damaged = {reason.partition(":")[0] for reason in index_folder(folder, Silent()).damaged}
     assert {name for name in whole if f"{name}: " in run.stderr} == damaged
     assert {name for name in whole if not name.startswith("over")} - damaged == sound
+
+
+def test_a_header_line_without_end_takes_no_memory(tmp_path: Path) -> None:
+    block = b"HTTP/1.1 200 OK\r\nX: " + b"a" * 30_000_000 + b"\r\nContent-Type: text/html\r\n\r\nhello"
+    head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://x.org/\r\nWARC-Date: 2014-01-01T00:00:00Z\r\n"
+    rest = b"Content-Type: application/http; msgtype=response\r\nContent-Length: %d\r\n\r\n" % len(block)
+    (tmp_path / "a.warc").write_bytes(head + rest + block + b"\r\n\r\n")
+    tracemalloc.start()
+    try:
+        assert index_folder(tmp_path, Silent())[:3] == (1, 1, 1)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+    sha1 = base64.b32encode(hashlib.sha1(b"hello").digest()).decode()
+    row = json.loads("{" + index_path(tmp_path).read_text().partition("{")[2])
+    assert (row["mime"], row["digest"]) == ("text/html", f"sha1:{sha1}")
