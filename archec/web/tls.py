@@ -115,7 +115,9 @@ class Tls:
         if context is None:
             context = self._contexts[needs] = self._trust()
             context.set_alpn_protocols(["http/1.1"])
-            context.verify_flags &= ~_PARTIAL_CHAIN  # certificates from servers are not trust anchors
+            # Defaults of Python 3.13: certificates from servers are not trust anchors, and neither browsers nor older
+            # Pythons refuse what lacks an extension.
+            context.verify_flags &= ~(_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT)
             if OLD in needs:
                 context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
                 context.options |= _LEGACY_CONNECT

@@ -320,6 +320,7 @@ def test_a_reader_s_own_pauses_do_not_count_as_slowness() -> None:
         slow = 10
         with pytest.raises(httpx.ReadTimeout):
             loop.run_until_complete(read())
+        loop.run_until_complete(loop.shutdown_asyncgens())
 
 
 def test_a_compressed_answer_is_bounded_as_it_is_unpacked(echo: EchoServer) -> None:
