@@ -35,12 +35,14 @@ _ROOM = 4_000_000_000
 
 
 def pytest_configure() -> None:
-    """Ctrl-C works in what the tests start, also where a shell runs them in the background and has it ignored. Compiled
-    modules are kept, else each of many hundred processes compiles them."""
+    """Ctrl-C and SIGHUP work in what the tests start, also where a shell runs them in the background, or nohup, and has
+    them ignored. Compiled modules are kept, else each of many hundred processes compiles them."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collectstart() -> None:
