@@ -26,10 +26,10 @@ from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, KeyedSet,
 from archec.history import History
 from archec.ids import archive_of
 from archec.redif.precedence import own
+from archec.redif.problems import CHANGED
 from archec.tist import MAX_TIST
 
 Keyed = Callable[[str], "bytes | None"]
-_CHANGED = "changed-while-reading"
 
 
 class Evidence:
@@ -111,7 +111,7 @@ class Evidence:
         known = [{**one.unread, **one.partly} for one in map(self.coverage, before)]
         found: dict[str, str] = {}
         for place, digest in sorted({**coverage.unread, **coverage.partly}.items()):
-            if digest == _CHANGED or not known or any(one.get(place) != digest for one in known):
+            if digest == CHANGED or not known or any(one.get(place) != digest for one in known):
                 found.setdefault(directory_of(place), place)
                 if "/" not in place:
                     found.setdefault(place, place)

@@ -128,10 +128,10 @@ class _Header(tarfile.TarInfo):
             raise tarfile.ReadError(f"a damaged header: {error}") from error
 
     def _proc_member(self, tarfile_: tarfile.TarFile) -> Any:
-        of = cast(Any, tarfile_)
+        of = cast(_Tar, tarfile_)
         if self.type in _EXTENDED:
-            of.extended = getattr(of, "extended", 0) + 1
-            of.shared = getattr(of, "shared", 0) + (self.size if self.type == tarfile.XGLTYPE else 0)
+            of.extended += 1
+            of.shared += self.size if self.type == tarfile.XGLTYPE else 0
             if of.extended > _MOST_EXTENDED or max(self.size, of.shared) > _MOST_OF_HEADER:
                 raise tarfile.ReadError("more extended headers than a file needs")
         else:
@@ -144,6 +144,13 @@ class _Header(tarfile.TarInfo):
         raise tarfile.ReadError("a sparse file, whose list of holes may have any length")
 
     _proc_gnusparse_10 = _refuse_sparse
+
+
+class _Tar(tarfile.TarFile):
+    """A tar file that counts the extended headers since the last file, and the bytes of those for all files."""
+
+    tarinfo = _Header
+    extended = shared = 0
 
 
 _EXTENDED = (
@@ -174,7 +181,7 @@ def _members(bundle: BinaryIO, most: int) -> Generator[tuple[str, int, IO[bytes]
         return
     bundle.seek(0)
     unpacked = chunks(Raw(bundle))
-    with tarfile.open(fileobj=cast(BinaryIO, _Chunks(unpacked)), mode="r|", tarinfo=_Header) as tar:
+    with _Tar.open(fileobj=cast(BinaryIO, _Chunks(unpacked)), mode="r|") as tar:
         for _ in range(most * _FOLDERS):
             if (member := tar.next()) is None:
                 break

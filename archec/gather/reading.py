@@ -16,7 +16,7 @@ from archec.gather.options import Environment
 from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool
 from archec.redif.files import Blob, Known, Other, Source, Unread
 from archec.redif.precedence import below_root, standing
-from archec.redif.problems import Problem
+from archec.redif.problems import CHANGED, Problem
 from archec.redif.scan import scan
 from archec.redif.schema import type_of
 from archec.store.durable import failure
@@ -123,7 +123,7 @@ def _coverage(spool: Spool, directories: set[str], left_out: frozenset[int], *, 
         directory = directory_of(place)
         in_directory[directory] += 1
         if in_directory[directory] <= _MOST_UNREAD:
-            listed = digest == "changed-while-reading" and place[-1:] in ("", "/")
+            listed = digest == CHANGED and place[-1:] in ("", "/")
             (partly if in_part or listed else unread)[place.rstrip("/")] = digest
         else:
             unread[directory] = "too-many"

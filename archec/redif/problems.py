@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+CHANGED = "changed-while-reading"
+"""The code of a file or directory that changed while it was read, which therefore says nothing of what it lacks."""
+
 CODES: Mapping[str, str] = {
     # a data set as a whole
     "no-checksum": "the tarball is compressed without a checksum: damage in it may not be found",
@@ -12,7 +15,7 @@ CODES: Mapping[str, str] = {
     # a file that could not be read (the source says so with an Unread)
     "bad-member": "a tar member that archec does not take: link, device, sparse, odd header, part of a directory",
     "bad-name": "a name with '..', a NUL, bytes that are not UTF-8, over 4096 bytes, or an absolute name",
-    "changed-while-reading": "the file or directory changed or vanished while it was read",
+    CHANGED: "the file or directory changed or vanished while it was read",
     "link": "a symbolic or hard link, which is never followed",
     "too-deep": "directories nested deeper than archec descends",
     "too-large": "larger than max_file, or one template larger than 4 MiB",
