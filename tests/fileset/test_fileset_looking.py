@@ -493,56 +493,76 @@ def test_sql_of_postgresql_has_its_words(one: Filesets) -> None:
         assert word in script
 
 
-@pytest.mark.slow
-def test_sql_is_taken_by_the_databases_own_programs(
-    filesets: Filesets, platform: Platform
-) -> None:
-    hostile = "it's \\ \"quoted\" \u00e9\u0000 $1"
+HOSTILE = "it's \\ \"quoted\" \u00e9\u0000 $1"
+ASKED = "SELECT base_url, hit, platform_id, file_count, manifest FROM ingest_fileset_platform"
+
+
+def hostile_script(filesets: Filesets, platform: Platform, dialect: str) -> tuple[str, str]:
+    """Ingests a data set with a hostile file name and one that does not exist; gives its URL and the SQL of both."""
     url = zenodo(platform, 7, {"p.csv": 10, "q": 20})
-    platform.bodies["/api/records/7"]["files"][1]["key"] = hostile
+    platform.bodies["/api/records/7"]["files"][1]["key"] = HOSTILE
     filesets.ingest(url, f"{platform.url}/records/99")
-    asked = "SELECT base_url, hit, platform_id, file_count, manifest FROM ingest_fileset_platform"
+    return url, command(filesets, "export-sql", "--dialect", dialect)[1]
+
+
+@pytest.mark.slow
+def test_sql_is_taken_by_the_program_of_sqlite(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
+    program = shutil.which("sqlite3")
+    if program is None:
+        pytest.skip("no sqlite3 program here")
+    url, script = hostile_script(filesets, platform, "sqlite")
+    for _ in range(2):
+        subprocess.run([program, "-bail", tmp_path / "s"], input=script, text=True, check=True)
+    found = subprocess.run([program, tmp_path / "s", ASKED], capture_output=True, text=True, check=True)
+    assert found.stdout.startswith(f"{url}|0|7|2|[")
+
+
+@pytest.mark.slow
+def test_sql_is_taken_by_postgresql(filesets: Filesets, platform: Platform) -> None:
+    programs = postgresql_programs()
+    if programs is None:
+        pytest.skip("no PostgreSQL here")
+    url, script = hostile_script(filesets, platform, "postgresql")
     where = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
     try:
-        if program := shutil.which("sqlite3"):
-            script = command(filesets, "export-sql", "--dialect", "sqlite")[1]
+        with postgresql(where, programs) as psql:
             for _ in range(2):
-                subprocess.run([program, "-bail", where / "s"], input=script, text=True, check=True)
-            found = subprocess.run([program, where / "s", asked], capture_output=True, text=True, check=True)
-            assert found.stdout.startswith(f"{url}|0|7|2|[")
-        if shutil.which("initdb"):
-            script = command(filesets, "export-sql", "--dialect", "postgresql")[1]
-            with postgresql(where) as psql:
-                for _ in range(2):
-                    psql(script)
-                gone = psql(f"{asked} WHERE platform_id = '99';")
-                row = psql(f"{asked} WHERE platform_id = '7';").rstrip("\n").split("|", 4)
-            assert gone == f"{platform.url}/records/99|f|99||\n"
-            assert row[:4] == [url, "f", "7", "2"]
-            assert [file["path"] for file in json.loads(row[4])] == ["p.csv", clean(hostile).replace("\0", "\ufffd")]
+                psql(script)
+            gone = psql(f"{ASKED} WHERE platform_id = '99';")
+            row = psql(f"{ASKED} WHERE platform_id = '7';").rstrip("\n").split("|", 4)
+        assert gone == f"{platform.url}/records/99|f|99||\n"
+        assert row[:4] == [url, "f", "7", "2"]
+        assert [file["path"] for file in json.loads(row[4])] == ["p.csv", clean(HOSTILE).replace("\0", "\ufffd")]
     finally:
         shutil.rmtree(where)
 
 
+def postgresql_programs() -> Path | None:
+    """Where PostgreSQL's own programs are: Debian keeps those of the server off PATH."""
+    found = shutil.which("initdb")
+    folders = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return next((folder for folder in reversed(folders) if (folder / "initdb").exists()), None)
+
+
 @contextmanager
-def postgresql(where: Path) -> Iterator[Callable[[str], str]]:
+def postgresql(where: Path, programs: Path) -> Iterator[Callable[[str], str]]:
     """A server of PostgreSQL on a socket below ``where``, whose superuser is who owns it; gives what runs SQL there."""
     owner = "nobody" if os.geteuid() == 0 else None  # it refuses to run as root
     if owner is not None:
         shutil.chown(where, owner)
     data, environ = where / "data", {**os.environ, "PGHOST": str(where), "PGUSER": "archec", "PGDATABASE": "postgres"}
 
-    def done(*words: str | Path, text: str = "") -> str:
+    def done(program: str, *words: str | Path, text: str = "") -> str:
         made = subprocess.run(
-            words, input=text, capture_output=True, text=True, cwd=where, env=environ, user=owner, timeout=60,
-            check=False,
+            [programs / program, *words], input=text, capture_output=True, text=True, cwd=where, env=environ,
+            user=owner, timeout=60, check=False,
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
         return made.stdout
 
     done("initdb", "-D", data, "-U", "archec", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
     with subprocess.Popen(
-        ["postgres", "-D", data, "-k", where, "-c", "listen_addresses=", "-F"], cwd=where, user=owner,
+        [programs / "postgres", "-D", data, "-k", where, "-c", "listen_addresses=", "-F"], cwd=where, user=owner,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as server:  # fmt: skip
         try:
