@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
-from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
 
@@ -30,9 +29,10 @@ from archec.catalogue.documents import built, canonical
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config
+from archec.digest import sha256_hex
 from archec.errors import DataSetError, StorageFailed, whose
 from archec.gather.options import Options
-from archec.gather.spool import ChunkRead, SeenRow
+from archec.gather.spool import ChunkRead, SeenRow, line_of, row_of
 from archec.redif.files import PART, Blob, template_names
 from archec.redif.problems import Problem
 from archec.redif.scan import RawTemplate, scan
@@ -40,7 +40,7 @@ from archec.redif.source import open_below, read_file
 from archec.sqlite import Database, Role
 from archec.store.durable import storage_errors
 
-_VERSION = 2
+_VERSION = 3
 _SLACK_NS = 2_000_000_000
 """Minimum age of a file's times at the beginning of the reading: some file systems have clocks of two seconds."""
 _MAX_DEPTH = 64
@@ -161,7 +161,7 @@ class DirectoryMemory(Database):
             raise ValueError(f"{path} is not the file that was last passed to unchanged()")
         found = _found.decode(self._last[1])
         return found._replace(
-            rows=[row._replace(member=member, spool=0, start=0) for row in found.rows],
+            lines=[line_of(row_of(line)._replace(member=member, spool=0, start=0)) for line in found.lines],
             files=[file._replace(member=member) for file in found.files],
         )
 
@@ -184,7 +184,7 @@ class DirectoryMemory(Database):
         has changed since, StorageFull and StorageFailed."""
         templates = _scanned(self._root, row.path, self._max_file, self._began)
         text = templates[row.number].text if row.number < len(templates) else b""
-        if sha256(text, usedforsecurity=False).digest() != row.sha256:
+        if sha256_hex(text) != row.sha256:
             path = self._root / os.fsdecode(row.path)
             raise DataSetError(f"{path}: changed while the data set was read", hint="gather again")
         path = folder / f"texts-{os.getpid()}"

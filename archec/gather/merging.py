@@ -14,7 +14,7 @@ from archec.archive.absence import Unknown, directory_of, hides, shows
 from archec.catalogue.documents import ObiState
 from archec.catalogue.documents import history_of as history_in
 from archec.catalogue.model import Coverage
-from archec.gather.spool import Found
+from archec.gather.spool import Found, SeenRow
 from archec.history import History
 from archec.ids import archive_of
 
@@ -24,7 +24,7 @@ class Case(NamedTuple):
     and whether the tobi is in the catalogue."""
 
     id: str
-    found: Found | None
+    row: SeenRow | None
     known: bool
 
 
@@ -55,27 +55,27 @@ class Merge:
         """Every tobi that the data set may change, by id."""
         states = iter(known)
         state = next(states, None)
-        for item in found:
-            obi = item.id
+        for row, others in found:
+            obi = row.id
             self.distinct += 1
-            self.duplicates += len(item.others)
+            self.duplicates += others
             while state is not None and state.id < obi:
                 yield from self._absent(state)
                 state = next(states, None)
             if state is None or state.id != obi:
-                yield Case(obi, item, known=False)
+                yield Case(obi, row, known=False)
                 continue
             self._count(state)
             if (
                 self._quick
                 and state.since <= self._tist
-                and state.place == item.place
-                and state.state == item.sha256.hex()
-                and (not self._coverage.unread or shows(self._coverage, item.place))
+                and state.place == row.place
+                and state.state == row.sha256
+                and (not self._coverage.unread or shows(self._coverage, row.place))
             ):
                 self.same += 1
             else:
-                yield Case(obi, item, known=True)
+                yield Case(obi, row, known=True)
             state = next(states, None)
         while state is not None:
             yield from self._absent(state)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from archec.archive.absence import directory_of
 from archec.catalogue.model import Coverage
+from archec.digest import sha256_hex
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.options import Environment
-from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool
+from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool, line_of
 from archec.redif.files import Blob, Known, Other, Source, Unread
 from archec.redif.precedence import below_root, standing
 from archec.redif.problems import CHANGED, Problem
@@ -51,22 +51,22 @@ def read_data_set(source: Source, of: Environment, memory: DirectoryMemory | Non
     spool, report = of.spool, of.report
     directories: set[str] = set()
 
-    def take(found: ChunkRead) -> None:
-        spool.add(found.rows, found.files)
-        report.read_bytes += found.size
-        report.templates.update(found.kinds)
-        report.nameless += sum(found.kinds.values()) - len(found.rows)
-        for problem in found.problems:
-            report.problem(problem)
-        report.problem_counts.update(found.more)
+    def take(chunks: list[ChunkRead]) -> None:
+        spool.add(chunks)
+        for found in chunks:
+            report.read_bytes += found.size
+            report.templates.update(found.kinds)
+            report.nameless += sum(found.kinds.values()) - len(found.lines)
+            for problem in found.problems:
+                report.problem(problem)
+            report.problem_counts.update(found.more)
+            if memory is not None:
+                memory.remember(found)
         of.meter.at(source.position, counted(report.templates.total(), "template"))
 
     def take_all(results: Iterator[Done[list[Blob], list[ChunkRead]]]) -> None:
         for done in results:
-            for found in done.result(WORKER_HINT):
-                take(found)
-                if memory is not None:
-                    memory.remember(found)
+            take(done.result(WORKER_HINT))
 
     pool: Pool[list[Blob], list[ChunkRead]] = Pool(
         "archec.gather.reading:chunk_reader", [spool.folder], list[ChunkRead],
@@ -84,14 +84,13 @@ def read_data_set(source: Source, of: Environment, memory: DirectoryMemory | Non
                     blobs, size = [], 0
                     take_all(pool.results(at_most=_AHEAD * workers))
             elif isinstance(item, Unread):
-                row = FileRow(os.fsencode(item.path), item.member, below_root(item.path), 0, 0, item.problem.code)
-                spool.add((), [row])
-                report.problem(item.problem)
                 if memory is not None:
                     memory.forget(item.path)
+                row = FileRow(os.fsencode(item.path), item.member, below_root(item.path), 0, 0, item.problem.code)
+                take([ChunkRead([], [row], [item.problem], {}, {}, 0)])
             elif isinstance(item, Known):
                 if memory is not None:
-                    take(memory.found(item.path, item.member))
+                    take([memory.found(item.path, item.member)])
             elif isinstance(item, Other):
                 directories.add(directory_of(below_root(item.path)))
                 report.other_file(item.path)
@@ -148,38 +147,27 @@ def chunk_reader(folder: Path) -> Callable[[list[Blob]], list[ChunkRead]]:
 
 def _read(blob: Blob, texts: BinaryIO) -> ChunkRead:
     number, start = os.getpid(), texts.tell()
-    rows: list[SeenRow] = []
+    lines: list[bytes] = []
     files: list[FileRow] = []
     kinds: Counter[str] = Counter()
     found = scan(blob)
     path = os.fsencode(blob.path)
     there = below_root(blob.path)
     if blob.part == 0 or not found.read or found.templates:
-        digest = "" if found.read else sha256(blob.data, usedforsecurity=False).hexdigest()
+        digest = "" if found.read else sha256_hex(blob.data)
         files.append(FileRow(path, blob.member, there, int(found.read), int(bool(found.templates)), digest))
     for template in found.templates:
         kinds[type_of(template.kind)] += 1
         if not template.id:
             continue
         length = len(template.text)
-        rows.append(
-            SeenRow(
-                template.id,
-                sha256(template.text, usedforsecurity=False).digest(),
-                standing(template.handle, template.id, blob.path),
-                path,
-                there,
-                blob.member,
-                (blob.part << 32) + template.index,
-                template.handle,
-                template.line,
-                found.encoding,
-                number,
-                start,
-                length,
-            )
-        )
+        row = SeenRow(
+            template.id, sha256_hex(template.text), standing(template.handle, template.id, blob.path), path, there,
+            blob.member, (blob.part << 32) + template.index, template.handle, template.line, found.encoding,
+            number, start, length,
+        )  # fmt: skip
+        lines.append(line_of(row))
         texts.write(template.text)
         start += length
     problems, more = found.problems[:_MOST_PROBLEMS], Counter(p.code for p in found.problems[_MOST_PROBLEMS:])
-    return ChunkRead(rows, files, problems, dict(more), dict(kinds), len(blob.data))
+    return ChunkRead(lines, files, problems, dict(more), dict(kinds), len(blob.data))

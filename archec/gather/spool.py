@@ -1,21 +1,18 @@
 """The spool: a run's scratch database on disk, so that memory does not grow with the data set.
 
-It records where each template of the data set was seen, sorts by id, and holds the losses until they are accepted or
-held back. It is not durable: a killed run reads its data set again. No SQL statement here sorts, because SQLite would
-put its temporary files in the system's directory, which is often small or in memory, instead of the run's.
+It sorts what was seen of each template by id, knows the files that were read, and holds the losses until they are
+accepted or held back. It is not durable: a killed run reads its data set again. No SQL statement here sorts, because
+SQLite would put its temporary files in the system's directory, which is often small or in memory, instead of the run's.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-import orjson
+import msgspec
 
 from archec.errors import StorageFailed
 from archec.ids import host_of
@@ -26,10 +23,6 @@ from archec.store.durable import storage_errors
 from archec.store.sorting import SortedLines
 
 _SCHEMA = """
-CREATE TABLE seen (
-    id TEXT NOT NULL, sha256 BLOB NOT NULL, own INTEGER NOT NULL, path BLOB NOT NULL, place TEXT NOT NULL,
-    member INTEGER NOT NULL, number INTEGER NOT NULL, handle TEXT NOT NULL, line INTEGER NOT NULL,
-    encoding TEXT NOT NULL, spool INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL);
 CREATE TABLE files (path BLOB NOT NULL, member INTEGER NOT NULL, place TEXT NOT NULL, read INTEGER NOT NULL,
     found INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (path, member)) WITHOUT ROWID;
 CREATE TABLE losses (archive TEXT NOT NULL, directory TEXT NOT NULL, id TEXT NOT NULL);
@@ -39,21 +32,19 @@ CREATE TABLE plan (host TEXT NOT NULL, rank INTEGER NOT NULL, url TEXT NOT NULL,
 
 _ROLE = Role("the scratch database of the run", StorageFailed)
 
-_IN = 500
-"""Maximum number of parameters of one IN list."""
-_IN_MEMORY = 16 << 20
+_IN_MEMORY = 32 << 20
 """Bytes of lines that are sorted in memory."""
 
 
 class SeenRow(NamedTuple):
-    """One template of the data set and the position of its text in the spool files.
+    """One template of the data set, the sha256 of its text, and the position of that in the spool files.
 
     ``own`` is the rank of the template (:func:`archec.redif.precedence.standing`); ``number`` orders the templates of a
     file; ``path`` is as on disk (its byte order decides), ``place`` is the path below the root of RePEc.
     """
 
     id: str
-    sha256: bytes
+    sha256: str
     own: int
     path: bytes
     place: str
@@ -80,10 +71,10 @@ class FileRow(NamedTuple):
 
 
 class ChunkRead(NamedTuple):
-    """The contents found in a file, or in a part of one: its templates with a handle, its problems (``more`` counts
-    further ones by code), and the number of all its templates by type."""
+    """The contents found in a file, or in a part of one: its templates with a handle (:func:`line_of`), its problems
+    (``more`` counts further ones by code), and the number of all its templates by type."""
 
-    rows: list[SeenRow]
+    lines: list[bytes]
     files: list[FileRow]
     problems: list[Problem]
     more: dict[str, int]
@@ -100,13 +91,10 @@ class Unreadable(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The winning template of an id: its sha256, its place and its row; the rows of ``others`` that have the id."""
+    """The winning template of an id, and the number of others that have the id."""
 
-    id: str
-    sha256: bytes
-    place: str
-    row: int
-    others: tuple[int, ...] = ()
+    row: SeenRow
+    others: int
 
 
 class Loss(NamedTuple):
@@ -118,8 +106,7 @@ class Loss(NamedTuple):
     id: str
 
 
-_Entry = tuple[str, int, bytes, str]
-"""An id, the number of a row that has it, the sha256 of its text, its place."""
+_decode = msgspec.json.Decoder(SeenRow).decode
 
 
 class Spool:
@@ -141,33 +128,28 @@ class Spool:
         except BaseException:
             self._file.close()
             raise
-        self._ids, self._rows = SortedLines(folder, in_memory=_IN_MEMORY), 0
-        self._texts: dict[int, int] = {}
+        self._seen = SortedLines(folder, in_memory=_IN_MEMORY)
 
     def __enter__(self) -> Spool:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._file.close()
-        self._ids.close()
-        for fd in self._texts.values():
-            os.close(fd)
-        self._texts.clear()
+        self._seen.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def add(self, rows: Sequence[SeenRow], files: Iterable[FileRow]) -> None:
+    def add(self, chunks: Iterable[ChunkRead]) -> None:
         """Adds the results of a reading worker. A file counts as read only if all of its parts were read."""
         with self._file.transaction() as db:
-            db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
             db.executemany(
                 "INSERT INTO files VALUES (?,?,?,?,?,?) ON CONFLICT (path, member) DO UPDATE SET"
                 " read = min(read, excluded.read), found = max(found, excluded.found),"
                 " digest = iif(excluded.read = 0 AND digest < excluded.digest, excluded.digest, digest)",
-                files,
+                (file for chunk in chunks for file in chunk.files),
             )
-        for number, row in enumerate(rows, self._rows + 1):  # SQLite numbers them in the same way
-            self._ids.add(_line(row, number))
-        self._rows += len(rows)
+        for chunk in chunks:
+            for line in chunk.lines:
+                self._seen.add(line)
 
     def superseded(self) -> frozenset[int]:
         """Members of a tarball that a later member of the same path replaces."""
@@ -198,43 +180,22 @@ class Spool:
                 if member not in superseded:
                     yield Unreadable(place, bool(found), digest)
 
-    def found(self, superseded: frozenset[int]) -> Iterator[Found]:
-        """The winner of each id, by id (:func:`archec.redif.precedence.rank`)."""
-        for _, same in groupby(map(_entry, self._ids), key=itemgetter(0)):
-            yield from self._winner(same, superseded)
-
-    def _winner(self, same: Iterator[_Entry], superseded: frozenset[int]) -> Iterator[Found]:
-        """The winner of the entries of one id; none if all are superseded."""
-        obi, row, sha256, place = next(same)
-        others = [number for _, number, _, _ in same]
-        if not others and not superseded:
-            yield Found(obi, sha256, place, row)
-            return
-        best: tuple[int, bytes, int, int] | None = None
-        counting: list[int] = []
-        for candidate in (row, *others):
-            seen = self.row(candidate)
-            if seen.member in superseded:
-                continue
-            counting.append(candidate)
-            this = rank(seen.own, seen.path, seen.member, seen.number)
-            if best is None or this > best:
-                best, sha256, place, row = this, seen.sha256, seen.place, candidate
-        if best is not None:
-            yield Found(obi, sha256, place, row, tuple(one for one in counting if one != row))
-
-    def row(self, number: int) -> SeenRow:
-        return self.rows((number,))[number]
-
-    def rows(self, numbers: Sequence[int]) -> dict[int, SeenRow]:
-        """Rows in full, by number."""
-        found: dict[int, SeenRow] = {}
-        for start in range(0, len(numbers), _IN):
-            part = tuple(numbers[start : start + _IN])
-            marks = ",".join("?" * len(part))
-            for number, *row in self._file.fetch(f"SELECT rowid, * FROM seen WHERE rowid IN ({marks})", part):
-                found[number] = SeenRow(*row)
-        return found
+    def found(self, superseded: frozenset[int], listing: BinaryIO | None = None) -> Iterator[Found]:
+        """The winner of each id, by id (:func:`archec.redif.precedence.rank`). Writes the places of handles that occur
+        more than once to ``listing``, the winner first."""
+        rows = (row for row in map(row_of, self._seen) if row.member not in superseded)
+        row = next(rows, None)
+        while row is not None:
+            winner, others, places = row, 0, list[str]()
+            while (row := next(rows, None)) is not None and row.id == winner.id:
+                others += 1
+                least, winner = (winner, row) if _rank(row) > _rank(winner) else (row, winner)
+                if listing is not None:
+                    places.append(f"{least.place}:{least.line}")
+            if places and listing is not None:
+                text = "\t".join([winner.id, str(others + 1), f"{winner.place}:{winner.line}", *places])
+                listing.write(f"{text}\n".encode("utf-8", "surrogateescape"))
+            yield Found(winner, others)
 
     def add_losses(self, losses: Iterable[Loss]) -> None:
         """Adds tobis that are lost according to the data set; sorted by id over all calls."""
@@ -267,13 +228,14 @@ class Spool:
         return self._file.fetch(sql, (host, rank, limit))
 
 
-def _line(row: SeenRow, number: int) -> bytes:
-    """A line that represents a row for sorting: by id, which may contain NUL, then by the row's number."""
-    obi = row.id.encode().replace(b"\0", b"\0\xff")
-    return b"%s\0\0%015d %s %s" % (obi, number, row.sha256.hex().encode(), orjson.dumps(row.place))
+def line_of(row: SeenRow) -> bytes:
+    """A line that represents a row for sorting: by id, which may contain NUL."""
+    return row.id.encode().replace(b"\0", b"\0\xff") + b"\0\0" + msgspec.json.encode(row)
 
 
-def _entry(line: bytes) -> _Entry:
-    obi, _, rest = line.partition(b"\0\0")
-    number, sha256, place = rest.split(b" ", 2)
-    return obi.replace(b"\0\xff", b"\0").decode(), int(number), bytes.fromhex(sha256.decode()), orjson.loads(place)
+def row_of(line: bytes) -> SeenRow:
+    return _decode(line[line.index(b"\0\0") + 2 :])
+
+
+def _rank(row: SeenRow) -> tuple[int, bytes, int, int]:
+    return rank(row.own, row.path, row.member, row.number)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,7 +27,7 @@ from archec.gather.holding_back import group_of, groups_to_hold_back
 from archec.gather.merging import Case, Held, Merge
 from archec.gather.options import Environment
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
-from archec.gather.spool import Found, Loss, SeenRow, Spool
+from archec.gather.spool import Loss, SeenRow
 from archec.gather.writing import Job, Written, writing
 from archec.history import History
 from archec.ids import archive_of
@@ -138,18 +138,6 @@ class TemplatePhase:
         committer.commit()
 
 
-def _listed(found: Iterable[Found], spool: Spool, listing: BinaryIO) -> Iterator[Found]:
-    """Passes on the templates found. Writes the places of handles that occur more than once to ``listing``, the winner
-    first."""
-    for one in found:
-        if one.others:
-            numbers = (one.row, *one.others)
-            rows = spool.rows(numbers)
-            places = "\t".join(f"{rows[number].place}:{rows[number].line}" for number in numbers)
-            listing.write(f"{one.id}\t{len(numbers)}\t{places}\n".encode("utf-8", "surrogateescape"))
-        yield one
-
-
 def _known_as(evidence: Evidence, chosen: Chosen, *, whole: bool) -> DataSet | None:
     """The known data set with these bytes and this date."""
     wanted = chosen.tist, chosen.sha256, whole
@@ -196,14 +184,12 @@ class _Merging:
             "archec.gather.writing:writing", order, list[Written],
             workers=phase.workers, here=writing(*order), inline=_INLINE,
         )  # fmt: skip
-        found = self._spool.found(left_out)
         with pool, open_whole(repeated) if repeated is not None else nullcontext() as listing:
-            winners = found if listing is None else _listed(found, self._spool, listing)
             known = self._of.archive.catalogue.scan()
             if self._refused:
                 refused = (ObiState(obi, 0, state or None, None) for obi, state in sorted(self._refused.items()))
                 known = _overlaid(known, refused)
-            cases = merge.cases(winners, known)
+            cases = merge.cases(self._spool.found(left_out, listing), known)
             while chunk := list(islice(cases, _CHUNK)):
                 self._of.meter.at(merge.distinct)
                 jobs = self._decide(chunk, merge)
@@ -223,7 +209,6 @@ class _Merging:
     def _decide(self, cases: Sequence[Case], merge: Merge) -> list[Job]:
         """Commits the cases that need no writing; returns the others as jobs, which are committed when written."""
         known = self._obis([case.id for case in cases if case.known])
-        rows = self._spool.rows([case.found.row for case in cases if case.found is not None])
         jobs: list[Job] = []
         tist = self._data_set.tist
         for obi in known.values():
@@ -231,15 +216,12 @@ class _Merging:
                 merge.held.directories[directory_of(self._place_before(obi))] += 1
         for case in cases:
             obi = known.get(case.id) or Obi(case.id, "tobi")
-            sha256 = case.found.sha256.hex() if case.found is not None else ""
-            if self._newest and self._refused.get(case.id) == sha256:
-                self._report.tobis["same"] += case.found is not None  # as the journals have it
-                continue
-            if case.found is None:
+            row = case.row
+            if self._newest and self._refused.get(case.id) == (row.sha256 if row is not None else ""):
+                self._report.tobis["same"] += row is not None  # as the journals have it
+            elif row is None:
                 self._absent(obi, merge)
-                continue
-            job = self._present(obi, sha256, rows[case.found.row])
-            if job is not None:
+            elif (job := self._present(obi, row)) is not None:
                 jobs.append(job)
         return jobs
 
@@ -252,9 +234,9 @@ class _Merging:
             known.update((obi, self._journalled[obi]) for obi in refused if obi in self._journalled)
         return known
 
-    def _present(self, obi: Obi, sha256: str, row: SeenRow) -> Job | None:
+    def _present(self, obi: Obi, row: SeenRow) -> Job | None:
         """Handles a template of the data set: returns a job if it must be written, otherwise commits it."""
-        data_set, tist = self._data_set, self._data_set.tist
+        data_set, tist, sha256 = self._data_set, self._data_set.tist, row.sha256
         malformed = not is_well_formed(row.handle, obi.id)
         new = Claim(tist, data_set.run, sha256, row.place, row.line, row.encoding, malformed=malformed)
         added = said(obi.claims, self._evidence, data_set, new)
@@ -263,7 +245,7 @@ class _Merging:
         if added and not writes and tist not in held:
             added[0] = msgspec.structs.replace(new, at=max(held))
         judgement = self._judged(obi, added)
-        self._compare(obi, added, sha256, row)
+        self._compare(obi, added, row)
         if writes:
             self._waiting[obi.id] = ToWrite(obi, added, judgement, row)
             if not row.spool and self._phase.memory is not None:
@@ -272,7 +254,7 @@ class _Merging:
             before = _bytes_before(obi, judgement, tist)
             return Job(obi.id, path, row.line, row.spool, row.start, row.size, before)
         kinds = {tist: _kind(judgement, tist, "changed")}
-        self._commit(obi, concluded(obi, added, judgement, self._report.run, kinds=kinds), judgement, row, sha256)
+        self._commit(obi, concluded(obi, added, judgement, self._report.run, kinds=kinds), judgement, row)
         return None
 
     def _take(self, results: Iterator[Done[list[Job], list[Written]]]) -> None:
@@ -289,11 +271,9 @@ class _Merging:
                     handle=row.handle, version=written.version(),
                     placement=Placement(written.temp, tist, written.id, written.sha256),
                 )  # fmt: skip
-                self._commit(obi, item, judgement, row, written.sha256)
+                self._commit(obi, item, judgement, row)
 
-    def _commit(
-        self, obi: Obi, item: CommitItem | None, judgement: Judgement, row: SeenRow, sha256: str
-    ) -> None:
+    def _commit(self, obi: Obi, item: CommitItem | None, judgement: Judgement, row: SeenRow) -> None:
         tist = self._data_set.tist
         record = item.record if item is not None else None
         kind = "same"
@@ -303,20 +283,20 @@ class _Merging:
                 kind = note.kind
             elif record.claims and tist not in judgement.whys and row.place != self._place_before(obi):
                 kind = "moved"
-        if judgement.history.at(tist) != sha256:
+        if judgement.history.at(tist) != row.sha256:
             kind = "withheld"
         self._report.tobis[kind] += 1
         if item is not None:
             self._committer.add(item)
 
-    def _compare(self, obi: Obi, added: Sequence[Claim], sha256: str, row: SeenRow) -> None:
+    def _compare(self, obi: Obi, added: Sequence[Claim], row: SeenRow) -> None:
         """Reports a conflict with another data set of the same date."""
         if not self._same_date or not self._evidence.speaks(self._data_set):
             return
         claims = merged(obi.claims, added)
         for other in self._same_date:
             claim = claim_of(claims, other, self._evidence.look(other))
-            if claim is not None and claim.state != sha256 and self._evidence.speaks(other):
+            if claim is not None and claim.state != row.sha256 and self._evidence.speaks(other):
                 self._report.conflicts += 1
                 path = row.path.decode("utf-8", "backslashreplace")
                 message = f"{obi.id}: the data set {other.name} of this date has another version; both are kept"

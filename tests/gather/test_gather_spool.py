@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -19,14 +20,18 @@ from archec.errors import StorageFailed, StorageFull
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.holding_back import GoneFiles
 from archec.gather.options import Options
-from archec.gather.spool import FileRow, Loss, SeenRow, Spool
+from archec.gather.spool import ChunkRead, FileRow, Loss, SeenRow, Spool, line_of
 from archec.gather.writing import Job, writing
 from archec.store.layout import create
 
 
 def row(obi: str, n: int = 0, member: int = 1) -> SeenRow:
     path, place = b"RePEc/aaa/sss/x.rdf", "aaa/sss/x.rdf"
-    return SeenRow(obi, n.to_bytes(16, "big"), 1, path, place, member, n, obi, n, "utf-8", 1, 0, 0)
+    return SeenRow(obi, f"{n:064x}", 1, path, place, member, n, obi, n, "utf-8", 1, 0, 0)
+
+
+def read(rows: Iterable[SeenRow] = (), files: Iterable[FileRow] = ()) -> ChunkRead:
+    return ChunkRead(list(map(line_of, rows)), list(files), [], {}, {}, 0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -36,25 +41,25 @@ def test_any_rows_come_by_id(lots: list[list[str]]) -> None:
     with TemporaryDirectory() as folder, Spool(Path(folder) / "spool") as spool:
         numbers = iter(range(len(every)))
         for lot in lots:
-            spool.add([row(obi, next(numbers))._replace(place=f"{obi}\n") for obi in lot], [])
+            spool.add([read(row(obi, next(numbers))._replace(place=f"{obi}\n") for obi in lot)])
         found = list(spool.found(frozenset()))
-        assert [item.id for item in found] == sorted(set(every))
-        assert sorted(n for item in found for n in (item.row, *item.others)) == list(range(1, len(every) + 1))
-        for item in found:
-            assert {every[n - 1] for n in (item.row, *item.others)} == {item.id}
-            assert (item.sha256, item.place) == ((item.row - 1).to_bytes(16, "big"), f"{item.id}\n")
+        assert [item.row.id for item in found] == sorted(set(every))
+        for winner, others in found:
+            numbers = [n for n, obi in enumerate(every) if obi == winner.id]
+            assert winner == row(winner.id, max(numbers))._replace(place=f"{winner.id}\n")
+            assert others == len(numbers) - 1
 
 
 @pytest.mark.slow
 def test_more_repeats_of_an_id_than_a_block_holds(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool") as spool:
         for n in range(0, 130_000, 10_000):
-            spool.add([row("RePEc:aaa:sss:1", n + i) for i in range(10_000)], [])
-            spool.add([row(f"RePEc:aaa:sss:{n}{i}", n + i) for i in range(500)], [])
-        found = {item.id: item for item in spool.found(frozenset())}
+            spool.add([read(row("RePEc:aaa:sss:1", n + i) for i in range(10_000))])
+            spool.add([read(row(f"RePEc:aaa:sss:{n}{i}", n + i) for i in range(500))])
+        found = {item.row.id: item for item in spool.found(frozenset())}
         assert len(found) == 13 * 500 + 1
         most = found["RePEc:aaa:sss:1"]
-        assert (len(most.others), most.sha256) == (129_999, (129_999).to_bytes(16, "big"))
+        assert (most.others, most.row.number) == (129_999, 129_999)
 
 
 def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +76,7 @@ def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, mo
     monkeypatch.setattr(sqlite3, "connect", watched)
     with Spool(tmp_path / "spool") as spool:
         files = [FileRow(b"x", 1, "aaa/x", 1), FileRow(b"x", 2, "aaa/x", 0, 0, "empty")]
-        spool.add([row(f"RePEc:aaa:sss:{n}", n) for n in range(10)], files)
+        spool.add([read((row(f"RePEc:aaa:sss:{n}", n) for n in range(10)), files)])
         assert spool.superseded() == {1}
         assert spool.count() == (2, 1)
         assert spool.unread() == {2}
@@ -94,9 +99,9 @@ def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, mo
 
 def test_a_file_of_which_a_part_could_not_be_read_is_not_read(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool") as spool:
-        spool.add([], [FileRow(b"x", 1, "aaa/x", 1, 0)])
-        spool.add([], [FileRow(b"x", 1, "aaa/x", 0, 0, "digest")])
-        spool.add([], [FileRow(b"x", 1, "aaa/x", 1, 1)])
+        spool.add([read(files=[FileRow(b"x", 1, "aaa/x", 1, 0)])])
+        spool.add([read(files=[FileRow(b"x", 1, "aaa/x", 0, 0, "digest")])])
+        spool.add([read(files=[FileRow(b"x", 1, "aaa/x", 1, 1)])])
         assert spool.superseded() == frozenset()
         assert list(spool.unreadable(frozenset())) == [("aaa/x", True, "digest")]
 
@@ -116,7 +121,7 @@ def test_texts_that_cannot_be_read_or_added_are_a_failure_of_storage(tmp_path: P
     config = Config(base=tmp_path)
     config.data_path.mkdir(parents=True)
     (config.data_path / "x.rdf").write_bytes(text)
-    template = row("RePEc:aaa:ssssss:1")._replace(path=b"x.rdf", sha256=sha256(text).digest())
+    template = row("RePEc:aaa:ssssss:1")._replace(path=b"x.rdf", sha256=sha256(text).hexdigest())
     with (
         closing(open_catalogue(config.database, base=tmp_path, create=True)) as catalogue,
         DirectoryMemory(tmp_path / "reading.sqlite", config, Options(), catalogue) as memory,
