@@ -8,7 +8,7 @@ obis into parts and assemble them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -249,12 +249,15 @@ class Written(NamedTuple):
     gone: dict[str, list[Key]]
 
 
-def written(obis: Iterable[Obi], known: Mapping[str, Obi]) -> Written:
-    """Determines what to write for ``obis``: their heads, and those parts that differ from the ``known`` obis in the
-    database. Raises CatalogueRefused for an invalid checksum."""
+def written(changes: Changes, kind: Kind, read_obis: Callable[[Kind, Collection[str]], Mapping[str, Obi]]) -> Written:
+    """Determines what a batch writes for the obis of one kind, in the order of ids, which is faster: their heads, and
+    those parts that differ from the obis before it, which are read if the batch does not have them. Raises
+    CatalogueRefused for an invalid checksum."""
+    obis = {obi.id: obi for obi in changes.obis if obi.kind == kind}
+    known = read_obis(kind, obis) if changes.before is None else changes.before.get(kind, {})
     result = Written([], Parts({}, {}, {}, {}), {name: [] for name in PART_KEYS})
     changed = result.parts._asdict()
-    for obi in obis:
+    for _, obi in sorted(obis.items()):
         _check(obi)
         result.heads.append(_head_of(obi))
         before = known.get(obi.id)
@@ -307,12 +310,6 @@ def _first_tists(obi: Obi) -> dict[str, int]:
         if state is not None and (note is None or not note.target):
             first.setdefault(state, tist)
     return first
-
-
-def written_obis(changes: Changes, kind: Kind) -> list[Obi]:
-    """The obis of one kind that a batch writes, each once, ordered by id, which is faster to write."""
-    obis = {obi.id: obi for obi in changes.obis if obi.kind == kind}
-    return [obis[obi] for obi in sorted(obis)]
 
 
 def written_visits(changes: Changes) -> list[Visited]:

@@ -10,10 +10,9 @@ and everything else is written.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from archec.catalogue.documents import text_of
 from archec.catalogue.interface import Catalogue
@@ -47,17 +46,18 @@ def changes_of(
     the fold does not rely on ids of different kinds being different.
     """
     changes = [record for record in records if isinstance(record, ObiChange)]
-    obis = _known_obis([change for change in changes if change.kind != "tobi" or change.id not in fresh], known)
+    before = _known_obis([change for change in changes if change.kind != "tobi" or change.id not in fresh], known)
+    obis = {(kind, id): obi for kind, found in before.items() for id, obi in found.items()}  # noqa: A001
     changed: dict[_Key, None] = {}
     visited: dict[_Key, None] = {}
     mentioned: dict[str, None] = {}
     for change in changes:
         key = (change.kind, change.id)
-        before = obis.get(key)
-        after = obis[key] = fold_obi(before, change, position.stamp)
+        old = obis.get(key)
+        after = obis[key] = fold_obi(old, change, position.stamp)
         (changed if _is_more_than_a_visit(change) else visited)[key] = None
         if change.put and change.kind == "tobi":
-            named = after.names if before is None else after.names - before.names
+            named = after.names if old is None else after.names - old.names
             mentioned.update(dict.fromkeys(sorted(named)))
     runs = _fold_runs(records, known)
     return Changes(
@@ -76,14 +76,15 @@ def changes_of(
         ingests=[record.ingest for record in records if isinstance(record, IngestDone)],
         hosts=list({record.host.host: record.host for record in records if isinstance(record, HostNoted)}.values()),
         held_back=[record.held_back for record in records if isinstance(record, LossesHeldBack)],
+        before=before,
     )
 
 
-def _known_obis(changes: Sequence[ObiChange], known: Catalogue) -> dict[_Key, Obi]:
+def _known_obis(changes: Sequence[ObiChange], known: Catalogue) -> dict[Kind, dict[str, Obi]]:
     ids: dict[Kind, set[str]] = {}
     for change in changes:
         ids.setdefault(change.kind, set()).add(change.id)
-    return {(kind, obi.id): obi for kind, wanted in ids.items() for obi in known.obis(kind, wanted).values()}
+    return {kind: known.obis(kind, wanted) for kind, wanted in ids.items()}
 
 
 def _is_more_than_a_visit(change: ObiChange) -> bool:
@@ -138,11 +139,11 @@ def _fold_runs(records: Sequence[Record], known: Catalogue) -> list[Run]:
         elif isinstance(record, RunEnd):
             run = runs.get(record.tist) or known.run(record.tist) or Run(record.tist)
             report = text_of(record.report).decode()
-            runs[record.tist] = msgspec.structs.replace(run, state=record.state, report=report)
+            runs[record.tist] = replace(run, state=record.state, report=report)
         elif isinstance(record, Retraction) and record.visits:
             run = runs.get(record.run) or known.run(record.run) or Run(record.run)
             reason = "" if record.undo else record.reason
-            runs[record.run] = msgspec.structs.replace(run, retracted=reason)
+            runs[record.run] = replace(run, retracted=reason)
     return list(runs.values())
 
 
@@ -155,7 +156,7 @@ def _fold_data_sets(records: Sequence[Record], known: Catalogue) -> list[DataSet
             wanted = record.run
             found = data_sets.get(wanted) or next((item for item in known.data_sets() if item.run == wanted), None)
             if found is not None:
-                data_sets[wanted] = msgspec.structs.replace(found, retracted="" if record.undo else record.reason)
+                data_sets[wanted] = replace(found, retracted="" if record.undo else record.reason)
     return list(data_sets.values())
 
 
@@ -201,12 +202,13 @@ def _write_in_parts(catalogue: Catalogue, changes: Changes) -> list[Refused]:
 
 
 def _collections() -> list[str]:
-    return [field.name for field in fields(Changes) if field.name not in ("position", "refused")]
+    return [name for name in Changes.__struct_fields__ if name not in ("position", "refused", "before")]
 
 
 def _changes(items: Sequence[_Item], like: Changes) -> Changes:
     """Changes with only these items."""
-    return Changes(like.position, **{name: [item for of, item in items if of == name] for name in _collections()})
+    parts = {name: [item for of, item in items if of == name] for name in _collections()}
+    return Changes(like.position, before=like.before, **parts)
 
 
 def _name(item: object) -> str:

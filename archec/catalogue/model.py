@@ -8,10 +8,9 @@ The collections ``mi``, ``mo`` and ``mf`` have the obis of the kinds ``tobi``, `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from archec.history import History
@@ -204,8 +203,7 @@ class HostState(Struct, frozen=True, omit_defaults=True):
         return not (self.until or self.fails)
 
 
-@dataclass(frozen=True, slots=True)
-class Obi:
+class Obi(Struct, frozen=True):
     """An object of interest with all its parts.
 
     ``versions`` are its contents by sha256, ``notes`` the notes on the entries of its history by tist. For a tobi,
@@ -219,8 +217,8 @@ class Obi:
     id: str
     kind: Kind
     history: History = field(default_factory=History)
-    versions: Mapping[str, Version] = field(default_factory=dict)
-    notes: Mapping[int, Note] = field(default_factory=dict)
+    versions: Mapping[str, Version] = {}
+    notes: Mapping[int, Note] = {}
     handle: str = ""
     visit: Visit | None = None
     due: int = 0
@@ -454,12 +452,11 @@ class Refused(NamedTuple):
     state: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """The changes of one journal batch, applied as a whole together with its position.
 
     ``obis`` replace the known ones, but a fobi without a visit keeps the known visit. ``mentioned`` are ids of fobis to
-    add if they are unknown.
+    add if they are unknown. ``before`` are the known obis, by kind and id; None: they have not been read.
     """
 
     position: Position
@@ -474,3 +471,4 @@ class Changes:
     hosts: Sequence[HostState] = ()
     refused: Sequence[Refused] = ()
     held_back: Sequence[HeldBack] = ()
+    before: Mapping[Kind, Mapping[str, Obi]] | None = None

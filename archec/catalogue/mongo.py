@@ -31,12 +31,12 @@ from archec.catalogue.documents import (
     ObiState,
     Place,
     TextPlace,
+    Written,
     built,
     documents_of,
     history_text,
     plain,
     written,
-    written_obis,
     written_visits,
 )
 from archec.catalogue.interface import Catalogue, Checksum, redact
@@ -48,7 +48,6 @@ from archec.catalogue.model import (
     KeyedSet,
     Kind,
     Note,
-    Obi,
     Position,
     Version,
     Visit,
@@ -140,7 +139,7 @@ class MongoCatalogue(Catalogue):
         self._refuse_if_read_only()
         with translated(self._shown):
             for kind in KINDS:
-                self._put(kind, written_obis(changes, kind))
+                self._put(kind, written(changes, kind, self.obis))
             self._put_visits(written_visits(changes))
             mentioned = sorted(set(changes.mentioned))
             self._bulk("mo", [UpdateOne({"_id": url}, {"$setOnInsert": _MENTIONED}, upsert=True) for url in mentioned])
@@ -150,9 +149,9 @@ class MongoCatalogue(Catalogue):
             self._bulk("hosts", [DeleteOne({"_id": _key("hosts", (one.host,))}) for one in changes.hosts if one.clear])
             self._db.state.replace_one({"_id": "position"}, changes.position._asdict(), upsert=True)
 
-    def _put(self, kind: Kind, obis: Sequence[Obi]) -> None:
+    def _put(self, kind: Kind, changed: Written) -> None:
         """Writes obis of one kind and removes their obsolete parts. Heads are written last."""
-        heads, parts, gone = written(obis, self.obis(kind, [obi.id for obi in obis]))
+        heads, parts, gone = changed
         removed = {name: [DeleteOne(_part_key(name, key)) for key in keys] for name, keys in gone.items()}
         refs = [_replace(_part_key("refs", key), {}) for key in sorted(parts.refs)]
         self._bulk("refs", [*refs, *removed.pop("refs")])  # before the versions from which they are derived

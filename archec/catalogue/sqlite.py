@@ -35,6 +35,7 @@ from archec.catalogue.documents import (
     ObiState,
     Place,
     TextPlace,
+    Written,
     documents_of,
     history_of,
     history_text,
@@ -42,11 +43,10 @@ from archec.catalogue.documents import (
     read,
     text_of,
     written,
-    written_obis,
     written_visits,
 )
 from archec.catalogue.interface import Catalogue, Checksum, redact
-from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Obi, Position, Version, Visit, Visited
+from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Position, Version, Visit, Visited
 from archec.errors import CatalogueError, CatalogueRefused
 from archec.history import History
 from archec.ids import ranges_of
@@ -176,7 +176,7 @@ class SQLiteCatalogue(Database, Catalogue):
     def write(self, changes: Changes) -> None:
         with self.transaction() as db:
             for kind in KINDS:
-                self._put(db, kind, written_obis(changes, kind))
+                self._put(db, kind, written(changes, kind, self.obis))
             self._put_visits(db, written_visits(changes))
             mention = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, 0) ON CONFLICT (id) DO NOTHING"
             db.executemany(mention, ((url,) for url in sorted(set(changes.mentioned))))
@@ -186,8 +186,8 @@ class SQLiteCatalogue(Database, Catalogue):
             db.executemany("DELETE FROM hosts WHERE host = ?", ((one.host,) for one in changes.hosts if one.clear))
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?, ?)", changes.position)
 
-    def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
-        heads, parts, gone = written(obis, self.obis(kind, [obi.id for obi in obis]))
+    def _put(self, db: sqlite3.Connection, kind: Kind, changed: Written) -> None:
+        heads, parts, gone = changed
         db.executemany(_HEAD.format(COLLECTION[kind]), map(_head_row, heads))
         entries = (
             (*key, back, note and note.run, None if note is None else _doc(note))

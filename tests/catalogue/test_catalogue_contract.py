@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import pytest
 from catalogue_data import HOSTILE, bare, checksum, fobi, lot, state, tobi, version
+from msgspec.structs import replace
 
 from archec.catalogue.documents import DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
 from archec.catalogue.dump import dump
@@ -221,7 +220,7 @@ def test_only_a_checksum_is_a_checksum(catalogue: Catalogue, bad: str) -> None:
     newest = good.newest
     assert newest is not None
     for change in ({"text": bad}, {"md5": bad}, {"sha256": bad + bad}):
-        wrong = msgspec.structs.replace(newest, **change)
+        wrong = replace(newest, **change)
         held = {**good.history.as_dict(), 2: wrong.sha256}
         obi = replace(good, history=History.of(held), versions={**good.versions, wrong.sha256: wrong})
         with pytest.raises(CatalogueError, match="not a checksum"):
@@ -587,7 +586,7 @@ def test_filesets_manifests_and_ingests_come_back_as_they_were(catalogue: Catalo
     assert [json.loads(line)["collection"] for line in dump(catalogue, everything=False)] == ["mf"]
     collections = {json.loads(line)["collection"] for line in everything(catalogue)}
     assert collections == {"mf", "manifests", "ingests", "state"}
-    changed = msgspec.structs.replace(ingests[0], status="platform-404")
+    changed = replace(ingests[0], status="platform-404")
     catalogue.write(lot(3, ingests=[changed]))
     assert catalogue.ingest("dataset", changed.base_url) == changed
     catalogue.clear()

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import bson
-import msgspec
 import pymongo
 import pytest
 from catalogue_data import COVERAGES, HANDLES, HOSTILE, bare, checksum, fobi, lot, state, tobi, version
 from gather_support import archec_inline, make
 from mongod import Mongod
+from msgspec.structs import replace
 from pymongo.collection import Collection as PymongoCollection
 
 from archec.catalogue.dump import dump
@@ -254,7 +253,7 @@ def before_and_after() -> tuple[Changes, Changes]:
     )  # fmt: skip
     a, b = tobi("a", 2, 4, 5, stamp=7), tobi("b", 1, 6, stamp=7)
     # The same bytes, but other references: a version is replaced under its own key.
-    again = {held: msgspec.structs.replace(one, refs=(Refipo("http://h/else"),)) for held, one in a.versions.items()}
+    again = {held: replace(one, refs=(Refipo("http://h/else"),)) for held, one in a.versions.items()}
     second = lot(
         2, replace(a, versions=again), b, tobi("d", 5, stamp=7), fobi("u", 2, 9, due=5, stamp=7), fobi("n", 1, stamp=7),
         visits=[Visited("v", Visit(60, "gone"), 70), Visited("new", Visit(60, "gone"), 70)], mentioned=["w", "x"],

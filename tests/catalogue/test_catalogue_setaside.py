@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pymongo
 import pytest
 from catalogue_data import fobi, lot, tobi
+from msgspec.structs import replace
 
 from archec.catalogue.dump import dump
 from archec.catalogue.fold import write

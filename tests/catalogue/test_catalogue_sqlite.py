@@ -11,12 +11,12 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from catalogue_data import fobi, lot, tobi
+from msgspec.structs import replace
 
 from archec import sqlite
 from archec.catalogue.dump import dump

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
@@ -19,6 +18,7 @@ from gather_support import (
     run,
     write_papers,
 )
+from msgspec.structs import replace
 
 from archec.archive.budget import Budget
 from archec.archive.file_loss import loss_of

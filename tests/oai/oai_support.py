@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from lxml import etree
 
 import archec.oai
@@ -175,7 +176,7 @@ class World:
         """One batch of the archive's writer, stamped by the clock."""
         self._batch += 1
         stamp = max(self.catalogue.position().stamp, int(self.clock()))
-        dated = [dataclasses.replace(obi, stamp=stamp) for obi in obis]
+        dated = [msgspec.structs.replace(obi, stamp=stamp) for obi in obis]
         self.catalogue.write(Changes(Position(1000, self._batch, stamp, f"{self._batch:064x}"), obis=dated))
 
     def show(self, *obis: Obi) -> None:

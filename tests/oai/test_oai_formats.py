@@ -7,6 +7,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,7 +148,7 @@ def test_redif_tells_the_whole_history(small: World) -> None:
     small.show(paper("RePEc:aaa:wpaper:9", 0, title="T"))
     both = paper("RePEc:aaa:wpaper:9", 0, title="T", lost=True)
     back = paper("RePEc:aaa:wpaper:9", 0, tist=1_300_000_000, title="T2")
-    merged = dataclasses.replace(
+    merged = msgspec.structs.replace(
         both, history=History.of({**both.history.as_dict(), **back.history.as_dict()}),
         versions={**both.versions, **back.versions}, notes={**both.notes, **back.notes},
     )  # fmt: skip
@@ -169,7 +170,7 @@ def held(world: World, obi_id: str, text: str, *, tist: int = 1_200_000_000) -> 
     path = world.layout.root / world.layout.path(tist, obi.id)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    return dataclasses.replace(obi, history=History.of({tist: version.sha256}), versions={version.sha256: version})
+    return msgspec.structs.replace(obi, history=History.of({tist: version.sha256}), versions={version.sha256: version})
 
 
 def test_bytes_of_the_store_come_out_as_they_are(world: World) -> None:

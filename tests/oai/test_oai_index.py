@@ -184,7 +184,7 @@ def test_two_batches_of_one_second(world: World) -> None:
 def test_files_that_never_were_held_are_no_items(world: World) -> None:
     held = file("http://h.org/a", 0)
     world.show(
-        held, dataclasses.replace(held, id="http://h.org/b", history=type(held.history)(), versions={}, notes={})
+        held, replace(held, id="http://h.org/b", history=type(held.history)(), versions={}, notes={})
     )
     assert len(world.identifiers()) == 1
 

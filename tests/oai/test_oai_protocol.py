@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 from lxml import etree
 from oai_support import BASE, DOMAIN, NOON, NS, OAI, SCHEMAS, WITHOUT, World, checked, code, file, paper, schema, texts
@@ -268,7 +269,7 @@ def test_deleted_records_are_headers_everywhere(small: World) -> None:
 
 
 def test_a_record_that_comes_back(small: World) -> None:
-    small.show(dataclasses.replace(paper("RePEc:aaa:wpaper:3", 0, title="Paper 3 again")))
+    small.show(msgspec.structs.replace(paper("RePEc:aaa:wpaper:3", 0, title="Paper 3 again")))
     root = small.ask("GetRecord", identifier=LOST, metadataPrefix="oai_dc")
     assert texts(root, ".//dc:title") == ["Paper 3 again"]
     assert len(small.identifiers()) == 11

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Collection
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ def put(catalogue: SQLiteCatalogue, position: Position, obis: Obis, source: str 
     catalogue.write(
         Changes(
             position,
-            obis=[dataclasses.replace(obi, stamp=position.stamp) for obi in obis],
+            obis=[msgspec.structs.replace(obi, stamp=position.stamp) for obi in obis],
             runs=[Run(position.run, state="done", data_set=position.run, source=source)],
         )
     )
