@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, aclosing, nullcontext
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from anyio import CancelScope, to_thread
@@ -17,7 +17,7 @@ from archec.access.posts import Body
 from archec.access.query import joined
 from archec.access.record import unpacked
 from archec.access.sources import in_time
-from archec.web.door import EXPECTED, Response, Sender, fault_of, located, named
+from archec.web.door import EXPECTED, Response, Sender, fault_of
 
 T = TypeVar("T")
 
@@ -56,13 +56,10 @@ class Web:
         if self.sender is None:
             raise LoadFailed("the server is not running")
         try:
-            target, extensions = located(url)
-            if trusted:
-                extensions |= named(target)
             content = None
             if body is not None and body.size:
                 headers, content = {**(headers or {}), "Content-Length": str(body.size)}, body.pieces()
-            return await self.sender.send(method, target, headers, content, extensions)
+            return await self.sender.send(method, url, headers, content, named=trusted)
         except EXPECTED as error:
             raise LoadFailed(fault_of(error).message) from error
 
@@ -157,7 +154,7 @@ async def arriving(response: Response, scope: CancelScope | None = None) -> Asyn
     """Yields the body of a response as it arrives, which extends the deadline of ``scope``. Raises LoadFailed."""
     latest = scope.deadline + _MAX_EXTENSION if scope is not None else 0.0
     try:
-        async for piece in cast(AsyncIterable[bytes], response.stream):
+        async for piece in response:
             if scope is not None:
                 scope.deadline = min(scope.deadline + len(piece) / _MIN_RATE, latest)
             yield piece

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, aclosing
+from http.client import responses
 from typing import TypeVar
 
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
@@ -78,7 +79,7 @@ class ReplayLoader:
         size, body = await self._sized(stack, response)
         shown = response.headers.get("content-length", "0") if response.request.method == "HEAD" else str(size)
         lines = [*http, ("Content-Length", shown)]
-        status = f"HTTP/1.1 {response.status_code} {response.reason_phrase}".rstrip()
+        status = f"HTTP/1.1 {response.status_code} {responses.get(response.status_code, '')}".rstrip()
         head = "\r\n".join([status, *(f"{name}: {value}" for name, value in lines), "", ""]).encode("utf-8", "replace")
         headers = [
             ("WARC-Type", "response"),
@@ -162,7 +163,7 @@ def _is_memento(response: Response) -> bool:
 def _http_head(response: Response, *, is_live: bool) -> list[tuple[str, str]]:
     """The headers of a response as they were when it was captured."""
     found: list[tuple[str, str]] = []
-    for raw_name, raw_value in response.headers.raw:
+    for raw_name, raw_value in response.raw:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         lowered = name.lower()
         if lowered in _DROPPED and not (is_live and lowered == "link"):

@@ -6,7 +6,7 @@ Data from a copy is not trusted: it is used only if its sha256 matches.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -19,7 +19,7 @@ from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
 from archec.store.reader import Directories, follow, open_obi
-from archec.web.door import EXPECTED, BlockingClient, Policy, Response, fault_of, named, open_blocking_client
+from archec.web.door import EXPECTED, BlockingClient, Policy, fault_of, named, open_blocking_client
 
 MOST = 1 << 36
 """Maximum size in bytes of a file from a copy: an endless one must not fill the disk."""
@@ -193,9 +193,9 @@ class UrlCopy:
         """See :class:`Copy`."""
         for name in (id, slash_variant(id) if is_url(id) else None):
             if name is not None:
-                response = self._head(self._layout.path(tist, name))
-                if response is not None:
-                    length = response.headers.get("Content-Length", "")
+                headers = self._head(self._layout.path(tist, name))
+                if headers is not None:
+                    length = headers.get("Content-Length", "")
                     return int(length) if length.isascii() and length.isdigit() else -1
         return None
 
@@ -217,8 +217,8 @@ class UrlCopy:
     def journal(self, name: str) -> Iterator[bytes]:
         return _get(self._client, self.where, f"{RUNS}/{name}")
 
-    def _head(self, path: str) -> Response | None:
-        """The response to a HEAD request, None if the path does not exist."""
+    def _head(self, path: str) -> Mapping[str, str] | None:
+        """The headers of the response to a HEAD request, None if the path does not exist."""
         url = f"{self.where}/{quote(path)}"
         try:
             response = self._client.head(url, extensions=named(self.where), follow_redirects=True)
@@ -228,7 +228,7 @@ class UrlCopy:
             return None
         if response.status_code != 200:
             raise StorageFailed(f"{url}: HTTP status {response.status_code}")
-        return response
+        return response.headers
 
 
 def _get(client: BlockingClient, where: str, path: str) -> Iterator[bytes]:

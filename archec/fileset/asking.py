@@ -124,9 +124,9 @@ class Asker:
                     raise _http_error(question.url, error) from error
                 body, is_cut = b"", True
             self.received += len(body)
-            fields = {name: value for name, value in raw_headers(response.headers.raw).items() if name != "location"}
+            fields = {name: value for name, value in raw_headers(response.raw).items() if name != "location"}
             fields["link"] = response.headers.get("link", "")  # whole: a list of files may be long
-            return PlatformAnswer(str(response.url), response.status_code, fields, body, is_cut)
+            return PlatformAnswer(response.url, response.status_code, fields, body, is_cut)
 
     def _secret(self, helper: FilesetPlatformHelper | None, url: str) -> dict[str, str]:
         """Returns the header with a platform's token; empty unless the platform's helper trusts the URL."""
@@ -162,7 +162,7 @@ class Asker:
                         last = True  # errors while the body is read are not retried
                         yield response
                         return
-                    wait = wait_asked(raw_headers(response.headers.raw), time.time())
+                    wait = wait_asked(raw_headers(response.raw), time.time())
                 except EXPECTED as error:
                     if last or fault_of(error).lasting:
                         raise _http_error(url, error) from error
@@ -183,7 +183,7 @@ class Asker:
         here, seen = URL(url), {url}
         while True:
             self.requests += 1
-            response = await self._sender.send("GET", here, {**headers, **self._secret(helper, str(here))})
+            response = await self._sender.send("GET", str(here), {**headers, **self._secret(helper, str(here))})
             location = response.headers.get("location", "") if response.status_code in _REDIRECTS else ""
             if not location:
                 return response

@@ -7,11 +7,11 @@ import gzip
 import re
 import time
 import zlib
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -230,12 +230,12 @@ class _Transfer:
 
     async def _receive(self, response: Response) -> None:
         """Writes a response body to the temporary file, up to the size limits."""
-        fields = raw_headers(response.headers.raw)
+        fields = raw_headers(response.raw)
         if response.status_code == 200:
             public = tuple((name, public_text(value)) for name, value in kept(fields) if name not in _DROPPED)
             self._answer = Download(
                 self._obi, validator=_validator(fields), status=200, headers=public,
-                content_type=public_text(fields.get("content-type", "")), terminal_url=public_url(str(response.url)),
+                content_type=public_text(fields.get("content-type", "")), terminal_url=public_url(response.url),
             )  # fmt: skip
         writer = self._of.writer
         if self._temp is None:
@@ -248,7 +248,7 @@ class _Transfer:
         waiting = 0
         writing: asyncio.Future[None] | None = None
         try:
-            async for piece in cast(AsyncIterable[bytes], response.stream):
+            async for piece in response:
                 self._pieces.append(piece)
                 waiting += len(piece)
                 self._take(len(piece))
@@ -288,7 +288,7 @@ class _Transfer:
     def _is_same(self, response: Response) -> bool:
         """Whether the validator and Content-Encoding of a response, if it has them, are those of the first response."""
         name = "etag" if self._answer.validator.startswith('"') else "last-modified"
-        fields, began = raw_headers(response.headers.raw), dict(self._answer.headers)
+        fields, began = raw_headers(response.raw), dict(self._answer.headers)
         encodings = ("", began.get("content-encoding", ""))
         return fields.get(name, "") in ("", self._answer.validator) and fields.get("content-encoding", "") in encodings
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from archec.config import FetchConfig, FilesetConfig
 from archec.fileset.fields import clean, parse
 from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.status import PlatformError, UploadFailed
-from archec.web.door import EXPECTED, Client, content, fault_of, named
+from archec.web.door import EXPECTED, Sender, content, fault_of
 from archec.web.headers import raw_headers, wait_asked
 
 ACCESS_KEY, SECRET_KEY = "ARCHEC_ARCHIVEORG_ACCESS_KEY", "ARCHEC_ARCHIVEORG_SECRET_KEY"
@@ -36,13 +37,13 @@ class ItemFile(NamedTuple):
 
 
 class Items:
-    """Lists items and uploads into them. ``client`` is a client of ``web.door`` with the policy for uploads.
+    """Lists items and uploads into them. ``sender`` has the policy for uploads.
 
     The methods that send requests raise UploadFailed.
     """
 
-    def __init__(self, config: FilesetConfig, fetch: FetchConfig, client: Client, keys: tuple[str, str]) -> None:
-        self._config, self._fetch, self._client = config, fetch, client
+    def __init__(self, config: FilesetConfig, fetch: FetchConfig, sender: Sender, keys: tuple[str, str]) -> None:
+        self._config, self._fetch, self._sender = config, fetch, sender
         self._secret = {"Authorization": f"LOW {keys[0]}:{keys[1]}"}
 
     async def files(self, item: str) -> dict[str, ItemFile]:
@@ -108,13 +109,11 @@ class Items:
         for attempt in range(self._fetch.retries + 1):
             last, wait = attempt == self._fetch.retries, 0.0
             try:
-                async with self._client.stream(
-                    method, url, headers=dict(headers), content=_pieces(stream) if stream is not None else None,
-                    extensions=named(url), timeout=max(self._fetch.max_delay, self._fetch.idle_timeout),
-                ) as response:  # fmt: skip
+                pieces = _pieces(stream) if stream is not None else None
+                async with aclosing(await self._sender.send(method, url, headers, pieces, named=True)) as response:
                     if response.status_code not in _BUSY or last:
                         return response.status_code, await content(response, _MOST_BYTES)
-                    wait = wait_asked(raw_headers(response.headers.raw), time.time())
+                    wait = wait_asked(raw_headers(response.raw), time.time())
             except EXPECTED as error:
                 fault = fault_of(error)
                 if last or fault.lasting:

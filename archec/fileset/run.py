@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from archec import __version__
@@ -40,7 +41,7 @@ from archec.progress import Meter
 from archec.store.writer import CommitResult
 from archec.tist import stamp
 from archec.units import counted
-from archec.web.door import Policy, Sender, open_client
+from archec.web.door import Policy, Sender
 from archec.workers.child import rare_collections
 
 _log = logging.getLogger(__name__)
@@ -255,8 +256,10 @@ async def _work(archive: Archive, run: int, commits: Commits, options: IngestOpt
         asker = Asker(config.fetch, config.agent, sender, registry.helpers)
         items = None
         if (keys := keys_of(os.environ)) is not None:
-            client = await stack.enter_async_context(open_client(Policy.of(config.fetch, config.agent, "upload")))
-            items = Items(config.fileset, config.fetch, client, keys)
+            patience = max(config.fetch.max_delay, config.fetch.idle_timeout)
+            policy = Policy.of(config.fetch, config.agent, "upload")
+            policy = replace(policy, connect_timeout=patience, idle_timeout=patience)
+            items = Items(config.fileset, config.fetch, await stack.enter_async_context(Sender(policy)), keys)
         yield Work(archive, run, commits, asker, None, registry, options, items)
 
 

@@ -15,18 +15,17 @@ import httpx
 
 from archec.config import FetchConfig
 from archec.errors import BadName
-from archec.web.connect import origin_url
 from archec.web.faults import EXPECTED, Blocked, Truncated, fault_of
 from archec.web.guard import allowed
 from archec.web.h1 import Answer
 from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
 from archec.web.location import location_of
+from archec.web.messages import Pairs, Request, Response, origin_at
 from archec.web.outcome import BUSY, Outcome, of_status
 from archec.web.policy import Tuning
 from archec.web.task import HEAD, FetchTask, Hop, Sink, TempLike
 from archec.web.transport import Transports
 
-_EMPTY = httpx.ByteStream(b"")
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 _SMALL = 1 << 18
 """A body up to this size is written when it is complete, a larger one while it arrives."""
@@ -94,11 +93,8 @@ class Attempt(NamedTuple):
 
 
 class Client:
-    """Makes attempts. ``progress`` is called with the numbers of bytes received and requests sent since its last call.
-
-    A request's URL is only its origin; the extension ``target`` has the rest. This saves httpx from parsing every URL,
-    and the target is sent exactly as it is.
-    """
+    """Makes attempts. ``progress`` is called with the numbers of bytes received and requests sent since its last
+    call."""
 
     def __init__(
         self,
@@ -114,19 +110,18 @@ class Client:
         self._sink = sink
         self._transports = transports
         self.progress = progress
-        self._timeout = {"connect": config.connect_timeout}
-        self._headers = httpx.Headers(
-            [(b"User-Agent", _header_bytes(agent)), (b"Accept", b"*/*"), (b"Accept-Encoding", b"identity")]
-        )
+        self._headers: Pairs = (
+            (b"User-Agent", _header_bytes(agent)), (b"Accept", b"*/*"), (b"Accept-Encoding", b"identity")
+        )  # fmt: skip
 
     async def attempt(self, task: FetchTask, flight: Flight) -> Attempt:
         """Attempts a task. Faults of the server or the network are returned as a failed hop; errors of the sink are
         raised."""
-        response: httpx.Response | None = None
+        response: Response | None = None
         seen = Hop(task.url, "failed")
         try:
             response = await self.open(task.url, flight, task.etag, task.last_modified)
-            fields = raw_headers(response.headers.raw)
+            fields = raw_headers(response.raw)
             seen = _seen(task, response, fields)
             if 200 <= response.status_code < 300 and response.status_code != 206:
                 attempt = await self._body(task, flight, response, fields, seen)
@@ -142,12 +137,12 @@ class Client:
             attempt = Attempt(seen._replace(outcome=Outcome.TIMEOUT, message=flight.verdict), flight.lasting)
         finally:
             if response is not None:
-                await close(response)
-        return attempt if response is None else attempt._replace(answer=response.extensions.get("answer"))
+                response.close()
+        return attempt if response is None else attempt._replace(answer=response.answer)
 
     async def open(
         self, url: str, flight: Flight, etag: str = "", last_modified: str = "", *, fresh: bool = False
-    ) -> httpx.Response:
+    ) -> Response:
         """Sends a request and returns the response head. The caller closes the response. Raises ``faults.EXPECTED``.
 
         ``fresh``: use a new connection, so that no response to an earlier request can be taken for the one to this
@@ -162,28 +157,27 @@ class Client:
         headers = self._headers
         if etag or last_modified:
             pairs = ((b"If-None-Match", etag), (b"If-Modified-Since", last_modified))
-            headers = httpx.Headers([*headers.raw, *((name, _header_bytes(value)) for name, value in pairs if value)])
+            headers = (*headers, *((name, _header_bytes(value)) for name, value in pairs if value))
 
         def sent() -> None:
             flight.sent = loop.time()
             self.progress(0, 1)
 
         try:
-            target = origin_url(url[: len(scheme) + 3 + slash])
+            origin = origin_at(url[: len(scheme) + 3 + slash])
         except httpx.InvalidURL:
             _refuse_disguised(rest[:slash])
             raise
-        extensions = {"timeout": self._timeout, "target": rest[slash:].encode("ascii"), "sent": sent}
-        if fresh:
-            extensions["fresh"] = True
-        request = httpx.Request("GET", target, headers=headers, stream=_EMPTY, extensions=extensions)
-        transport = self._transports.ftp if scheme == "ftp" else self._transports.http
-        response = await transport.handle_async_request(request)
+        timeout = self._config.connect_timeout
+        request = Request(
+            "GET", origin, rest[slash:].encode("ascii"), headers, connect_timeout=timeout, sent=sent, fresh=fresh
+        )
+        response = await (self._transports.ftp if scheme == "ftp" else self._transports.http).send(request)
         flight.head_at = flight.last = loop.time()
         return response
 
     async def _body(
-        self, task: FetchTask, flight: Flight, response: httpx.Response, fields: Mapping[str, str], seen: Hop
+        self, task: FetchTask, flight: Flight, response: Response, fields: Mapping[str, str], seen: Hop
     ) -> Attempt:
         limit = self._config.max_size
         too_large = Attempt(seen._replace(outcome=Outcome.TOO_LARGE, message=f"larger than {limit} bytes"))
@@ -199,7 +193,7 @@ class Client:
         unwritten: list[bytes] = []
         head = b""
         try:
-            async for chunk in response.stream:  # type: ignore[union-attr]
+            async for chunk in response:
                 flight.received += len(chunk)
                 flight.last = loop.time()
                 self.progress(len(chunk), 0)
@@ -214,7 +208,7 @@ class Client:
                     unwritten.clear()
             if 0 <= length != flight.received and response.status_code not in (204, 205):
                 raise Truncated(f"received {flight.received} of {length} bytes")
-            await close(response)
+            response.close()
             flight.release()
             await asyncio.sleep(0)  # so that the next request is sent before this body is written
             temp = temp or self._sink.temp(task.url)
@@ -227,10 +221,10 @@ class Client:
                 temp.discard()
         return Attempt(seen._replace(kind="body", temp=name, md5=md5, sha256=sha256, size=size, head=head))
 
-    async def _drain(self, flight: Flight, response: httpx.Response) -> None:
+    async def _drain(self, flight: Flight, response: Response) -> None:
         """Reads a small unwanted body so that its connection can be reused."""
         with suppress(*EXPECTED):
-            async for chunk in response.stream:  # type: ignore[union-attr]
+            async for chunk in response:
                 flight.received += len(chunk)
                 flight.last = asyncio.get_running_loop().time()
                 self.progress(len(chunk), 0)
@@ -238,9 +232,9 @@ class Client:
                     return
 
 
-def _seen(task: FetchTask, response: httpx.Response, fields: dict[str, str]) -> Hop:
+def _seen(task: FetchTask, response: Response, fields: dict[str, str]) -> Hop:
     """A hop with the data of the response head; it is a failure until the body is complete."""
-    headers, tls = kept(fields), response.extensions.get("tls")
+    headers, tls = kept(fields), response.tls
     return Hop(
         task.url,
         "failed",
@@ -250,7 +244,7 @@ def _seen(task: FetchTask, response: httpx.Response, fields: dict[str, str]) -> 
     )
 
 
-def _without_body(task: FetchTask, response: httpx.Response, fields: Mapping[str, str], seen: Hop) -> Attempt:
+def _without_body(task: FetchTask, response: Response, fields: Mapping[str, str], seen: Hop) -> Attempt:
     """The result of a response that is not a file: a redirect, not modified, or a failure."""
     status = seen.status
     if status == 304 and (task.etag or task.last_modified):
@@ -268,13 +262,8 @@ def _without_body(task: FetchTask, response: httpx.Response, fields: Mapping[str
     elif status == 206:
         message += ": a part that was not requested"
     wait = wait_asked(fields, time.time()) if status in BUSY else 0.0
-    message = str(response.extensions.get("message") or message)
+    message = response.message or message
     return Attempt(seen._replace(outcome=outcome, message=message, wait=wait), not outcome.is_transient)
-
-
-async def close(response: httpx.Response) -> None:
-    """Closes a response. Its connection is kept if the body was read completely, otherwise closed."""
-    await response.stream.aclose()  # type: ignore[union-attr]
 
 
 def _refuse_disguised(host: str) -> None:

@@ -13,8 +13,8 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache, partial
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import anyio._backends._asyncio  # noqa: F401 - not on the first use: no descriptor may be left then
 import httpx
@@ -23,7 +23,7 @@ from anyio import move_on_after
 from archec.web.faults import OURS, internal
 from archec.web.guard import Guard
 from archec.web.h1 import H1Connection
-from archec.web.policy import PORTS, Proxy
+from archec.web.policy import Proxy
 from archec.web.tls import Tls
 
 T = TypeVar("T")
@@ -164,33 +164,3 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or error.strerror or 'protocol error'})"
     return os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
-
-
-def named(url: str | httpx.URL) -> dict[str, Any]:
-    """Request ``extensions`` for a URL that the operator has configured: its host and port need not be public.
-
-    Redirects to the same host and port are exempt, too; all others are not.
-
-    Raises:
-        httpx.InvalidURL: the URL is invalid.
-    """
-    return {"named": origin_of(httpx.URL(url))}
-
-
-@lru_cache(4096)
-def origin_url(origin: str) -> httpx.URL:
-    """The URL of an origin such as ``http://host:80``. Raises httpx.InvalidURL."""
-    return httpx.URL(origin + "/")
-
-
-def port_of(url: httpx.URL) -> int:
-    """The port to connect to. Raises httpx.UnsupportedProtocol for an invalid port."""
-    port = url.port if url.port is not None else PORTS.get(url.scheme, 80)
-    if not 0 < port < 65536:
-        raise httpx.UnsupportedProtocol(f"port {port} is invalid")
-    return port
-
-
-def origin_of(url: httpx.URL) -> tuple[str, int]:
-    """Host and port of a URL."""
-    return url.raw_host.decode("ascii").lower(), url.port or PORTS.get(url.scheme, 0)

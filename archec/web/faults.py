@@ -1,6 +1,6 @@
 """The exceptions of requests that get no response, and the outcome of each.
 
-The exceptions are httpx's, so that any httpx transport can be used, and some of our own::
+The exceptions are httpx's and some of our own::
 
     httpx.TransportError
      +-- ConnectError            unreachable      no name, no route, refused, TLS failed

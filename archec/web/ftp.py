@@ -15,19 +15,21 @@ import ftplib
 import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from email.utils import format_datetime
+from functools import partial
 from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from archec.web.connect import MAX_ADDRESSES, port_of, within
+from archec.web.connect import MAX_ADDRESSES, within
 from archec.web.faults import OURS, Internal, Truncated, internal
 from archec.web.guard import Guard
 from archec.web.h1 import AHEAD
 from archec.web.headers import clean
+from archec.web.messages import Request, Response
 
 _MAX_REPLIES = 256_000
 """Maximum size in bytes of all replies of a session."""
@@ -36,8 +38,8 @@ _PIECE = 1 << 18
 _DENIED = re.compile(r"permission|denied|not allowed|access", re.I)
 
 
-class FtpTransport(httpx.AsyncBaseTransport):
-    """GET of ftp URLs. Uses the same request extensions as ``DirectTransport``.
+class FtpTransport:
+    """GET of ftp URLs.
 
     ``idle`` is the timeout in seconds while a server is silent. ``contact`` is sent as the anonymous password.
     ``received`` is called with the number of bytes received, including replies; socket buffers are small then.
@@ -57,24 +59,22 @@ class FtpTransport(httpx.AsyncBaseTransport):
         self._idle = idle
         self._contact = contact
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def send(self, request: Request) -> Response:
         """Logs in and requests the file. Its size and date become headers; the body is streamed."""
-        url = request.url
-        if url.scheme != "ftp":
-            raise httpx.UnsupportedProtocol(f"{url.scheme} is not supported")
+        scheme, host, port, _ = request.origin
+        if scheme != "ftp":
+            raise httpx.UnsupportedProtocol(f"{scheme} is not supported")
         self._guard.check_request(request)
         loop = asyncio.get_running_loop()
-        host, port = url.raw_host.decode("ascii"), port_of(url)
-        path = _path(request.extensions.get("target") or url.raw_path)
-        timeout: float = request.extensions.get("timeout", {}).get("connect") or 20.0
+        path, timeout = _path(request.target), request.connect_timeout or 20.0
         addresses = await within(timeout, self._guard.resolve(host, port), f"the name {host}")
-        held, contact = request.headers.get("if-none-match", ""), self._contact
+        held = next((value for name, value in request.headers if name.lower() == b"if-none-match"), b"")
         addresses = addresses[:MAX_ADDRESSES]
         for number, address in enumerate(addresses, 1):
             session = _Session(address, port, timeout / len(addresses), self._idle, counted=self._received is not None)
             try:
                 status, headers, message = await loop.run_in_executor(
-                    self._threads, session.open, path, contact, held
+                    self._threads, session.open, path, self._contact, held
                 )
                 break
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -86,15 +86,16 @@ class FtpTransport(httpx.AsyncBaseTransport):
                 raise
             finally:
                 self.count(session)
-        sent = request.extensions.get("sent")
-        if sent is not None:
-            sent()
-        return httpx.Response(
-            status,
-            headers=headers,
-            stream=_FtpBody(self, session, self._threads),
-            extensions={"http_version": b"FTP", "message": message},
+        if request.sent is not None:
+            request.sent()
+        return Response(
+            request, status, headers, partial(self._read, session), partial(self.end, session), message=message
         )
+
+    async def _read(self, session: _Session) -> bytes:
+        data = await asyncio.get_running_loop().run_in_executor(self._threads, session.read)
+        self.count(session)
+        return data
 
     def count(self, session: _Session) -> None:
         """Reports the bytes that a session received since the last report."""
@@ -109,20 +110,6 @@ class FtpTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Abandons the threads. Open sockets close when they time out."""
         self._threads.shutdown(wait=False, cancel_futures=False)
-
-
-class _FtpBody(httpx.AsyncByteStream):
-    def __init__(self, transport: FtpTransport, session: _Session, threads: ThreadPoolExecutor) -> None:
-        self._transport, self._session, self._threads = transport, session, threads
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        loop = asyncio.get_running_loop()
-        while data := await loop.run_in_executor(self._threads, self._session.read):
-            self._transport.count(self._session)
-            yield data
-
-    async def aclose(self) -> None:
-        self._transport.end(self._session)
 
 
 class _Ftp(ftplib.FTP):
@@ -162,13 +149,13 @@ class _Session:
         self._lock = threading.Lock()
         self._ended = False
 
-    def open(self, path: str, contact: str, held: str) -> tuple[int, list[tuple[str, str]], str]:
+    def open(self, path: str, contact: str, held: bytes) -> tuple[int, list[tuple[bytes, bytes]], str]:
         """Returns status, headers and message. With status 200 the data connection is open.
 
         If the server states size or date, or enters it as a directory, something is there, whatever reason it gives for
         not sending it.
         """
-        headers: list[tuple[str, str]] = []
+        headers: list[tuple[bytes, bytes]] = []
         is_there = False
         with self._lock:
             try:
@@ -181,16 +168,16 @@ class _Session:
                 stamp, size = self._modified(path), self._size(path)
                 is_there = stamp is not None or size >= 0
                 if stamp is not None:
-                    headers.append(("Last-Modified", format_datetime(stamp, usegmt=True)))
+                    headers.append((b"Last-Modified", format_datetime(stamp, usegmt=True).encode("ascii")))
                 if stamp is not None and size >= 0:
-                    tag = f'"{size}-{stamp:%Y%m%d%H%M%S}"'
-                    headers.append(("ETag", tag))
+                    tag = f'"{size}-{stamp:%Y%m%d%H%M%S}"'.encode("ascii")
+                    headers.append((b"ETag", tag))
                     if tag == held:
                         return 304, headers, ""
                 self._data = self._ftp.transfercmd(f"RETR {path}")
                 self._prepare(self._data)
                 if size >= 0:
-                    headers.append(("Content-Length", str(size)))
+                    headers.append((b"Content-Length", b"%d" % size))
             except ftplib.Error as error:
                 message = clean(f"ftp: {error}".encode("latin-1", "replace")[:_MAX_REASON])
                 status = _status_of(error, self._ftp.asked)

@@ -21,6 +21,7 @@ from typing import Any, Protocol, cast
 import httpx
 
 from archec.web.faults import OURS, Blocked, Denied, internal
+from archec.web.messages import Request
 from archec.web.policy import MAPPED, NAT64, Address, Deny, embedded, parsed
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -185,13 +186,10 @@ class Guard:
         self._resolver, self._deny = resolver, deny or Deny()
         self._networks = tuple(ipaddress.ip_network(text, strict=False) for text in allow_networks)
 
-    def check_request(self, request: httpx.Request) -> None:
+    def check_request(self, request: Request) -> None:
         """Raises Denied if the URL of a request is denied."""
-        if self._deny.has_urls:
-            url, target = request.url, request.extensions.get("target")
-            whole = f"{url.scheme}://{url.netloc.decode('ascii')}{target.decode('ascii')}" if target else str(url)
-            if reason := self._deny.reason(whole):
-                raise Denied(reason)
+        if self._deny.has_urls and (reason := self._deny.reason(request.origin.url(request.target))):
+            raise Denied(reason)
 
     async def resolve(self, host: str, port: int, *, exempt: bool = False) -> list[str]:
         """The addresses of a host that may be connected to, best first. ``exempt``: private addresses are allowed.

@@ -106,6 +106,7 @@ class H1Connection(asyncio.Protocol):
         self._complete = self._keep = self._surplus = self._received = self._unsent = self._bodiless = False
         self._error: Exception | None = None
         self._paused = False
+        self._timeout: float | None = None
 
     # -- used by the transport --------------------------------------------------------------------
 
@@ -122,8 +123,8 @@ class H1Connection(asyncio.Protocol):
 
         ``body`` is the request body, framed as it is to be sent. If the response arrives before all of it was sent, the
         rest is not sent. ``alone``: the connection is used for this request only. ``bodiless``: the response has no
-        body, whatever its headers say (HEAD). ``timeout`` in seconds applies to sending each piece, and to the response
-        head.
+        body, whatever its headers say (HEAD). ``timeout`` in seconds applies to sending each piece, to the response
+        head, and to each piece of its body.
 
         Raises:
             Stale: this connection was reused and turned out to be closed.
@@ -131,7 +132,7 @@ class H1Connection(asyncio.Protocol):
             httpx.WriteTimeout, httpx.ReadTimeout: the server took too long.
         """
         self._reset()
-        self._bodiless = bodiless
+        self._bodiless, self._timeout = bodiless, timeout
         self.answers.append(Answer(alone=alone))
         reused = self.used > 0
         self.used += 1
@@ -152,17 +153,14 @@ class H1Connection(asyncio.Protocol):
         head = self._head = self._loop.create_future()
         self._transport.write(request)
         if body is not None:
-            await self._send(body, head, timeout)
-        try:
-            await self._wait(head, timeout)
-        except asyncio.TimeoutError:
-            raise httpx.ReadTimeout(f"no answer within {timeout or 0:g} s") from None
+            await self._send(body, head)
+        await self._wait(head, "no answer within {:g} s")
         if self._error is not None and not self.status:
             if reused and not self._received:
                 raise Stale(str(self._error))
             raise self._error
 
-    async def _send(self, body: AsyncIterator[bytes], head: asyncio.Future[None], timeout: float | None) -> None:
+    async def _send(self, body: AsyncIterator[bytes], head: asyncio.Future[None]) -> None:
         """Sends a body as fast as the server accepts it. Stops once the server has responded."""
         async for piece in body:
             if head.done():
@@ -171,15 +169,16 @@ class H1Connection(asyncio.Protocol):
             self._transport.write(piece)
             await asyncio.sleep(0)  # lets a response arrive
             if self._writable is not None:
-                over, _ = await asyncio.wait({self._writable, head}, timeout=timeout, return_when="FIRST_COMPLETED")
+                futures = {self._writable, head}
+                over, _ = await asyncio.wait(futures, timeout=self._timeout, return_when="FIRST_COMPLETED")
                 if not over:
-                    raise httpx.WriteTimeout(f"the server took nothing for {timeout or 0:g} s")
+                    raise httpx.WriteTimeout(f"the server took nothing for {self._timeout:g} s")
 
-    async def read(self, timeout: float | None = None) -> bytes:
+    async def read(self) -> bytes:
         """Returns the next piece of the body, ``b""`` at its end.
 
         Raises:
-            asyncio.TimeoutError: no data for ``timeout`` seconds.
+            httpx.ReadTimeout: the server took too long.
             Truncated: the body ended too early, or was longer than its stated length.
             httpx.RemoteProtocolError: the body violates HTTP.
         """
@@ -191,7 +190,7 @@ class H1Connection(asyncio.Protocol):
                     raise Truncated("the server sent more than the announced length")
                 return b""
             self._waiter = self._loop.create_future()
-            await self._wait(self._waiter, timeout)
+            await self._wait(self._waiter, "silent for {:g} s in mid-body")
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         if self._paused and not self._transport.is_closing():
             self._paused = False
@@ -200,14 +199,16 @@ class H1Connection(asyncio.Protocol):
                 self._transport.resume_reading()
         return b"".join(chunks)
 
-    async def _wait(self, future: asyncio.Future[None], timeout: float | None) -> None:
+    async def _wait(self, future: asyncio.Future[None], what: str) -> None:
         """Awaits a future of this connection. Unlike ``asyncio.wait_for``, it creates no second future."""
-        if timeout is None:
+        if self._timeout is None:
             await future
             return
-        timer = self._loop.call_later(timeout, _expire, future)
+        timer = self._loop.call_later(self._timeout, _expire, future)
         try:
             await future
+        except asyncio.TimeoutError:
+            raise httpx.ReadTimeout(what.format(self._timeout)) from None
         finally:
             timer.cancel()
 

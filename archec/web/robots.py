@@ -22,15 +22,15 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-import httpx
 from protego import Protego
 
 from archec.errors import BadName
 from archec.ids import host_of
-from archec.web.client import Client, Flight, close
+from archec.web.client import Client, Flight
 from archec.web.faults import EXPECTED, fault_of
 from archec.web.headers import raw_headers, unpack, wait_asked
 from archec.web.location import location_of
+from archec.web.messages import Response
 from archec.web.outcome import BUSY, Outcome, of_status
 from archec.web.policy import Tuning
 
@@ -174,10 +174,10 @@ class RobotsCache:
         response = await self._client.open(url, Flight(asyncio.get_running_loop().time()), fresh=True)
         try:
             status = response.status_code
-            fields = raw_headers(response.headers.raw)
+            fields = raw_headers(response.raw)
             content = await self._read(response)
         finally:
-            await close(response)
+            response.close()
         if 300 <= status < 400 and fields.get("location"):
             return location_of(url, fields["location"])
         outcome = of_status(status)
@@ -197,10 +197,10 @@ class RobotsCache:
         except ValueError:
             return Unknown(Outcome.SERVER_ERROR, "robots.txt cannot be read")
 
-    async def _read(self, response: httpx.Response) -> bytes:
+    async def _read(self, response: Response) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        async for chunk in response.stream:  # type: ignore[union-attr]
+        async for chunk in response:
             chunks.append(chunk)
             size += len(chunk)
             self._client.progress(len(chunk), 0)

@@ -1,0 +1,164 @@
+"""Requests and responses as transports exchange them: no more than the wire has. A response is its own body stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import httpx
+
+from archec.web.faults import TooLarge
+from archec.web.h1 import Answer
+from archec.web.policy import PORTS, Policy
+
+Pairs = Sequence[tuple[bytes, bytes]]
+"""Header fields, in their order: names and values as sent."""
+
+
+class Origin(NamedTuple):
+    """Where a request is sent to, normalised. ``host`` is in ASCII and has no brackets, ``netloc`` is host and port as
+    in a URL."""
+
+    scheme: str
+    host: str
+    port: int
+    netloc: str
+
+    def url(self, target: bytes) -> str:
+        """The URL of a request target."""
+        return f"{self.scheme}://{self.netloc}{target.decode('ascii')}"
+
+
+def origin_of(url: httpx.URL) -> Origin:
+    """The origin of a URL. Raises httpx.UnsupportedProtocol for an invalid port."""
+    port = url.port if url.port is not None else PORTS.get(url.scheme, 80)
+    if not 0 < port < 65536:
+        raise httpx.UnsupportedProtocol(f"port {port} is invalid")
+    return Origin(url.scheme, url.raw_host.decode("ascii").lower(), port, url.netloc.decode("ascii"))
+
+
+@lru_cache(4096)
+def origin_at(text: str) -> Origin:
+    """The origin ``http://host:80``. Raises httpx.InvalidURL, httpx.UnsupportedProtocol."""
+    return origin_of(httpx.URL(text + "/"))
+
+
+class Request(NamedTuple):
+    """A request. Timeouts are in seconds.
+
+    ``target`` is sent exactly as it is. ``content`` is framed as it is to be sent, and ``headers`` state its framing.
+    ``named``: the operator has configured the origin, so its addresses need not be public. ``read_timeout`` applies to
+    each piece of the content, to the response head and to each piece of its body. ``sent`` is called once there is a
+    connection. ``fresh``: use a new connection.
+    """
+
+    method: str
+    origin: Origin
+    target: bytes
+    headers: Pairs = ()
+    content: AsyncIterator[bytes] | None = None
+    named: bool = False
+    connect_timeout: float = 0.0
+    read_timeout: float | None = None
+    sent: Callable[[], None] | None = None
+    fresh: bool = False
+
+
+class Response:
+    """A response, and the iterator over its body. The receiver closes it.
+
+    ``read`` returns the next piece of the body, b"" at its end; ``end`` is called when the response is closed. ``tls``
+    has the TLS exceptions that were needed, ``answer`` the state of the connection, ``message`` the reason of a failure
+    if it is not in the status.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        status_code: int,
+        raw: Pairs,
+        read: Callable[[], Awaitable[bytes]],
+        end: Callable[[], None],
+        *,
+        tls: str = "",
+        answer: Answer | None = None,
+        message: str = "",
+    ) -> None:
+        self.request, self.status_code, self.raw = request, status_code, raw
+        self.tls, self.answer, self.message = tls, answer, message
+        self.url = ""
+        """The URL for which a ``Sender`` was asked."""
+        self._read, self._end = read, end
+        self._is_open = True
+        self._headers: dict[str, str] | None = None
+        self._policy: Policy | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The fields by lower-case name. Values of repeated ones are joined with commas."""
+        if self._headers is None:
+            self._headers = {}
+            for raw_name, value in self.raw:
+                name, text = raw_name.decode("latin-1").lower(), _text(value)
+                self._headers[name] = f"{self._headers[name]}, {text}" if name in self._headers else text
+        return self._headers
+
+    def bound(self, policy: Policy, grace: float, started: float, clock: Callable[[], float]) -> None:
+        """Sets limits to the body: iterating raises an error if it is too large, too slow or takes too long.
+
+        Limits are checked for each piece, so a silent server may exceed ``total_timeout`` by up to ``idle_timeout``.
+        ``min_rate`` applies after ``grace`` seconds. The time that the reader takes does not count against the server.
+
+        Raises:
+            TooLarge: the stated length exceeds the limit.
+        """
+        self._policy, self._grace, self._started, self._clock = policy, grace, started, clock
+        self._size, self._waited = 0, 0.0
+        if policy.max_size and self.request.method != "HEAD":
+            length = self.headers.get("content-length", "")
+            if length.isdecimal() and int(length[:18]) > policy.max_size:
+                self.close()
+                raise TooLarge(f"larger than {policy.max_size} bytes")
+
+    def __aiter__(self) -> Response:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._is_open:
+            raise StopAsyncIteration
+        begun = self._clock() if self._policy is not None else 0.0
+        piece = await self._read()
+        if not piece:
+            raise StopAsyncIteration
+        if self._policy is not None:
+            self._check(self._policy, len(piece), begun)
+        return piece
+
+    def _check(self, policy: Policy, size: int, begun: float) -> None:
+        now = self._clock()
+        self._size += size
+        self._waited += now - begun
+        if policy.max_size and self._size > policy.max_size:
+            raise TooLarge(f"larger than {policy.max_size} bytes")
+        if policy.total_timeout and now - self._started > policy.total_timeout:
+            raise httpx.ReadTimeout(f"took longer than {policy.total_timeout:g} s")
+        if self._waited > self._grace and self._size < policy.min_rate * self._waited:
+            raise httpx.ReadTimeout(f"slower than {policy.min_rate} bytes per second")
+
+    def close(self) -> None:
+        """Keeps the connection if the body was read completely, and closes it otherwise."""
+        if self._is_open:
+            self._is_open = False
+            self._end()
+
+    async def aclose(self) -> None:
+        """The same, for ``aclosing``."""
+        self.close()
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
