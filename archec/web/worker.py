@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import uvloop
 
 from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
@@ -53,7 +54,7 @@ def serve(
     code = 1
     try:
         make = partial(Fetcher, config, agent, call(*sink), tuning=tuning, max_bytes=max_bytes)
-        _loop().run_until_complete(_serve(pipe, make, tuning, beat))
+        uvloop.new_event_loop().run_until_complete(_serve(pipe, make, tuning, beat))
         code = 0
     except MemoryError:
         _exit()
@@ -70,15 +71,6 @@ def _limit(memory: int) -> None:
     with suppress(OSError, ValueError, IndexError):
         used = int(Path("/proc/self/statm").read_bytes().split()[5]) * resource.getpagesize()
         set_limit(resource.RLIMIT_DATA, used + memory)
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
 
 
 async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuning, beat: float) -> None:

@@ -20,7 +20,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,10 +120,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    try:
-        report.versions["uvloop"] = version("uvloop")
-    except PackageNotFoundError:
-        report.versions["uvloop"] = "not installed"
+    report.versions["uvloop"] = version("uvloop")
     peers = _peers(arguments.scrapy, folder, report)
     with nginx(folder / "nginx", HOSTS, report) as workload:
         small = workload("small", arguments.files, arguments.size)

@@ -41,7 +41,7 @@ def imported(folder: Path) -> dict[str, Path]:
 
 def test_what_is_imported_is_required_and_the_reverse() -> None:
     needed = required(SETUP["options"]["install_requires"])
-    optional = set().union(*(required(SETUP["options.extras_require"][name]) for name in ("fast", "report")))
+    optional = required(SETUP["options.extras_require"]["report"])
     used = imported(ROOT / "archec")
     assert {name: path for name, path in used.items() if name not in needed | optional} == {}
     assert needed - set(used) == set()
@@ -49,8 +49,7 @@ def test_what_is_imported_is_required_and_the_reverse() -> None:
 
 def test_what_the_tests_import_is_in_their_extra() -> None:
     known = required(SETUP["options"]["install_requires"])
-    for extra in ("test", "fast"):
-        known |= required(SETUP["options.extras_require"][extra])
+    known |= required(SETUP["options.extras_require"]["test"])
     known |= {folder.name for folder in (ROOT / "scripts").iterdir() if folder.is_dir()}
     assert {name: path for name, path in imported(ROOT / "tests").items() if name not in known} == {}
 

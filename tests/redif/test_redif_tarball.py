@@ -8,7 +8,6 @@ import io
 import lzma
 import tarfile
 import tracemalloc
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archec.errors import DataSetError
-from archec.redif import inflate, tarball
+from archec.redif import tarball
 from archec.redif.files import Blob, Directory, Item, Source, Unread
 from archec.redif.inflate import Damaged
 from archec.redif.problems import CODES
@@ -155,16 +154,6 @@ def test_compressions_are_told_by_content(tmp_path: Path, name: str) -> None:
     assert source.whole
 
 
-def test_zlib_where_isal_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> object:
-        raise ImportError(name)
-
-    monkeypatch.setattr(inflate, "import_module", missing)
-    items, source = read(tmp_path / "x", gzip.compress(made([member("a", b"x" * 2_000_000)])))
-    assert len(items) == 1
-    assert source.whole
-
-
 @pytest.mark.parametrize("name", COMPRESSED)
 def test_only_nuls_may_follow(tmp_path: Path, name: str) -> None:
     data = made([member("RePEc/aaa/1.rdf", b"x" * 3000)])
@@ -224,15 +213,6 @@ CHECKED: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.fixture(params=["zlib", "isal"])
-def gunzip_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "isal":
-        pytest.importorskip("isal", reason="the extra 'fast' is not installed")
-    else:
-        monkeypatch.setattr(inflate, "_inflate_module", lambda: zlib)
-
-
-@pytest.mark.usefixtures("gunzip_by")
 @pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CHECKED)
 def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path, name: str, step: int) -> None:
@@ -253,7 +233,6 @@ def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path, name: str, ste
         assert contents(path, bytes(flipped)) in (None, good), bit
 
 
-@pytest.mark.usefixtures("gunzip_by")
 @pytest.mark.parametrize("name", ["gz", "gz-two-streams", "zst", "zst-two-frames"])
 @pytest.mark.parametrize("size", [1000, 2_000_000])
 def test_what_comes_before_the_damage_is_read(tmp_path: Path, name: str, size: int) -> None:

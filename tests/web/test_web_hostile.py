@@ -47,7 +47,6 @@ def test_the_request_names_the_agent_and_asks_for_no_coding(hostile: Hostile, tm
 
 @pytest.mark.slow
 def test_the_table_of_behaviours_on_uvloop(hostile: Hostile, tmp_path: Path) -> None:
-    pytest.importorskip("uvloop")
     table = list(rows())
     config = settings(concurrency=64, per_host=64, per_address=64, host_failures=10_000, retries=0)
     urls = [hostile.url(row.path.replace("{n}", "0"), 2 if row.path.startswith("/raw/") else 1) for row in table]

@@ -81,7 +81,6 @@ def test_a_success_between_faults_keeps_a_host(hostile: Hostile, tmp_path: Path)
 
 def test_delays_on_uvloop(hostile: Hostile, tmp_path: Path) -> None:
     """A timer that is due already is another kind of handle there, without a time."""
-    pytest.importorskip("uvloop")
     urls = [hostile.url(f"/ok/{n}", 1 + n % 3) for n in range(60)]
     hops = fetch(tmp_path, urls, settings(delay=0.001), fast=True)
     assert {hop.kind for hop in hops} == {"body"}
