@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from itertools import dropwhile
+from typing import NamedTuple
 
-from archec.tist import MAX_TIST
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Incidence:
+class Incidence(NamedTuple):
     """An appearance, a change or a loss: ``kind`` is ``appeared``, ``changed``, ``lost`` or
     ``returned`` (a reappearance is an appearance after a loss)."""
 
@@ -25,8 +25,7 @@ class Incidence:
     state: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """An immutable, ordered history. Create one with :meth:`of`."""
 
     tists: tuple[int, ...] = ()
@@ -36,7 +35,7 @@ class History:
     def of(cls, entries: Mapping[int, str | None]) -> History:
         """A history from a map {tist: state} in any order; the map must be in normal form."""
         tists = tuple(sorted(entries))
-        return cls(tists, tuple(entries[tist] for tist in tists))
+        return cls(tists, tuple([entries[tist] for tist in tists]))
 
     def __len__(self) -> int:
         return len(self.tists)
@@ -116,5 +115,5 @@ class History:
         for tist in drop:
             if tist not in put:
                 entries.pop(tist, None)
-        first = min((tist for tist, state in entries.items() if state is not None), default=MAX_TIST)
-        return History.of({tist: state for tist, state in entries.items() if tist >= first})
+        tists = tuple(dropwhile(lambda tist: entries[tist] is None, sorted(entries)))
+        return History(tists, tuple([entries[tist] for tist in tists]))

@@ -255,61 +255,58 @@ def written(changes: Changes, kind: Kind, read_obis: Callable[[Kind, Collection[
     CatalogueRefused for an invalid checksum."""
     obis = {obi.id: obi for obi in changes.obis if obi.kind == kind}
     known = read_obis(kind, obis) if changes.before is None else changes.before.get(kind, {})
-    result = Written([], Parts({}, {}, {}, {}), {name: [] for name in PART_KEYS})
-    changed = result.parts._asdict()
+    heads: list[Head] = []
+    old, new = Parts({}, {}, {}, {}), Parts({}, {}, {}, {})
     for _, obi in sorted(obis.items()):
         _check(obi)
-        result.heads.append(_head_of(obi))
-        before = known.get(obi.id)
-        old = _parts_of(before)._asdict() if before is not None else {}
-        for name, parts in _parts_of(obi)._asdict().items():
-            if not (was := old.get(name)):
-                changed[name].update(parts)
-                continue
-            changed[name].update((key, part) for key, part in parts.items() if key not in was or was[key] != part)
-            result.gone[name].extend(key for key in was if key not in parts)
-    return result
+        heads.append(_head_of(obi))
+        _add_parts(new, obi)
+        if obi.id in known:
+            _add_parts(old, known[obi.id])
+    gone: dict[str, list[Key]] = {}
+    were = old._asdict()
+    for name, parts in new._asdict().items():
+        gone[name] = [key for key in were[name] if key not in parts]
+        for key, part in were[name].items():
+            if key in parts and parts[key] == part:
+                del parts[key]
+    return Written(heads, new, gone)
 
 
 def _head_of(obi: Obi) -> Head:
-    kind = obi.newest.type if obi.newest is not None else ""
+    newest = obi.newest
+    kind = newest.type if newest is not None else ""
     since = obi.since if obi.kind == "tobi" else None
     return Head(obi.id, obi.history, obi.handle, kind, obi.stamp, obi.due, obi.place, since, obi.settled)
 
 
-def _parts_of(obi: Obi) -> Parts:
-    own, history = (obi.id, obi.kind), obi.history
-    first = _first_tists(obi)
-    back = {i.tist for i in history.incidences() if i.kind == "returned"} if None in history.states else frozenset()
-    return Parts(
-        {(*own, tist): HistoryEntry(tist in back, obi.notes.get(tist)) for tist in history.tists},
-        {(*own, sha256): Content(version, first.get(sha256)) for sha256, version in obi.versions.items()},
-        {(obi.id, *claim.key): claim for claim in obi.claims},
-        {(url, obi.id): None for url in obi.names},
-    )
+def _add_parts(parts: Parts, obi: Obi) -> None:
+    own, kind = obi.id, obi.kind
+    first: dict[str, int] = {}
+    before: str | None = ""
+    for tist, state in obi.history:
+        note = obi.notes.get(tist)
+        parts.entries[own, kind, tist] = HistoryEntry(state is not None and before is None, note)
+        if state is not None and (note is None or not note.target):
+            first.setdefault(state, tist)
+        before = state
+    for sha256, version in obi.versions.items():
+        parts.versions[own, kind, sha256] = Content(version, first.get(sha256))
+    for claim in obi.claims:
+        parts.claims[own, claim.tist, claim.run] = claim
+    for url in obi.names:
+        parts.refs[url, own] = None
 
 
 def _check(obi: Obi) -> None:
     """Raises CatalogueRefused for a checksum that is not lower-case hex: engines sort and look them up by their
     bytes."""
-    sha256s = [state for state in obi.history.states if state is not None] + list(obi.versions)
-    sha256s += [claim.state for claim in obi.claims if claim.state is not None]
-    md5s = [version.md5 for version in obi.versions.values()]
-    texts = [version.text for version in obi.versions.values() if version.text is not None]
-    for form, checksums in ((_SHA256, sha256s), (_MD5, md5s), (_MD5, texts)):
+    sha256s = {*obi.history.states, *obi.versions, *(claim.state for claim in obi.claims)}
+    md5s = {checksum for version in obi.versions.values() for checksum in (version.md5, version.text)}
+    for form, checksums in ((_SHA256, sha256s), (_MD5, md5s)):
         for checksum in checksums:
-            if not form.fullmatch(checksum):
+            if checksum is not None and not form.fullmatch(checksum):
                 raise CatalogueRefused(f"{obi.id[:200]!r}: {checksum[:80]!r} is not a checksum")
-
-
-def _first_tists(obi: Obi) -> dict[str, int]:
-    """The first tist of each state that the obi held under its own name, not by a redirect."""
-    first: dict[str, int] = {}
-    for tist, state in obi.history:
-        note = obi.notes.get(tist)
-        if state is not None and (note is None or not note.target):
-            first.setdefault(state, tist)
-    return first
 
 
 def written_visits(changes: Changes) -> list[Visited]:

@@ -59,7 +59,7 @@ def changes_of(
         if change.put and change.kind == "tobi":
             named = after.names if old is None else after.names - old.names
             mentioned.update(dict.fromkeys(sorted(named)))
-    runs = _fold_runs(records, known)
+    others = [record for record in records if not isinstance(record, ObiChange)]
     return Changes(
         position=position,
         obis=[obis[key] for key in changed],
@@ -69,13 +69,13 @@ def changes_of(
             if key not in changed and (visit := (obi := obis[key]).visit) is not None
         ],
         mentioned=[url for url in mentioned if ("fobi", url) not in obis],
-        runs=runs,
-        data_sets=_fold_data_sets(records, known),
-        sets=list({item.key: item.keyed() for item in records if isinstance(item, SetAdded)}.values()),
-        manifests=[record.part for record in records if isinstance(record, ManifestNoted)],
-        ingests=[record.ingest for record in records if isinstance(record, IngestDone)],
-        hosts=list({record.host.host: record.host for record in records if isinstance(record, HostNoted)}.values()),
-        held_back=[record.held_back for record in records if isinstance(record, LossesHeldBack)],
+        runs=_fold_runs(others, known),
+        data_sets=_fold_data_sets(others, known),
+        sets=list({item.key: item.keyed() for item in others if isinstance(item, SetAdded)}.values()),
+        manifests=[record.part for record in others if isinstance(record, ManifestNoted)],
+        ingests=[record.ingest for record in others if isinstance(record, IngestDone)],
+        hosts=list({record.host.host: record.host for record in others if isinstance(record, HostNoted)}.values()),
+        held_back=[record.held_back for record in others if isinstance(record, LossesHeldBack)],
         before=before,
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from archec.history import History
@@ -216,7 +216,7 @@ class Obi(Struct, frozen=True):
 
     id: str
     kind: Kind
-    history: History = field(default_factory=History)
+    history: History = History()
     versions: Mapping[str, Version] = {}
     notes: Mapping[int, Note] = {}
     handle: str = ""

@@ -265,11 +265,11 @@ class _Merging:
                 obi, added, judgement, row = self._waiting.pop(written.id)
                 for problem in written.problems:
                     self._report.problem(problem)
-                self._report.stored_bytes += written.size
+                self._report.stored_bytes += written.version.size
                 item = concluded(
                     obi, added, judgement, self._report.run, kinds={tist: _kind(judgement, tist, written.how)},
-                    handle=row.handle, version=written.version(),
-                    placement=Placement(written.temp, tist, written.id, written.sha256),
+                    handle=row.handle, version=written.version,
+                    placement=Placement(written.temp, tist, written.id, written.version.sha256),
                 )  # fmt: skip
                 self._commit(obi, item, judgement, row)
 

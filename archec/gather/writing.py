@@ -44,27 +44,14 @@ class Job(NamedTuple):
 class Written(NamedTuple):
     """A file with a temporary name, and the data of its template.
 
-    ``how`` is the difference from the previous entry: ``new``, ``changed``, ``cosmetic`` or
-    ``file-url``; ``refs`` are the fields of its refipos.
+    ``how`` is the difference from the previous entry: ``new``, ``changed``, ``cosmetic`` or ``file-url``.
     """
 
     id: str
     temp: str
-    md5: str
-    sha256: str
-    size: int
-    text: str
-    kind: str
-    title: str
-    refs: Sequence[tuple[str, ...]]
+    version: Version
     how: str
     problems: Sequence[Problem]
-
-    def version(self) -> Version:
-        """The data of the contents for the catalogue."""
-        refs = tuple([Refipo(*ref) for ref in self.refs])
-        bad = {problem.message for problem in self.problems if problem.code == "bad-url"}
-        return Version(self.sha256, self.md5, self.size, self.text, self.kind, self.title, refs, len(bad))
 
 
 def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[list[Job]], list[Written]]:
@@ -102,15 +89,16 @@ def _write(layout: Layout, writer: Writer | None, tist: int, job: Job, text: byt
     canonical = canonical_text(text)
     checksum = md5 if canonical is text else md5_hex(canonical)
     kind, title, refs, problems = describe(text, job.path, job.line)
-    how = _difference(layout, job, text)
-    return Written(job.id, temp, md5, sha256, job.size, checksum, kind, title, refs, how, problems)
+    bad = {problem.message for problem in problems if problem.code == "bad-url"}
+    version = Version(sha256, md5, job.size, checksum, kind, title, tuple(refs), len(bad))
+    return Written(job.id, temp, version, _difference(layout, job, text), problems)
 
 
-def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[str, ...]], list[Problem]]:
+def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[Refipo], list[Problem]]:
     """The data of a template's text for the catalogue: type, title, refipos; and its problems."""
     template = parse(text.decode("utf-8", "surrogatepass"), path=path, first_line=line)
     problems = [problem for problem in template.problems if problem.code not in FOUND_BY_SCAN]
-    refs: dict[tuple[str, ...], None] = {}
+    refs: dict[Refipo, None] = {}
     left = _MOST_REFS
     lines: tuple[int, ...] = ()
     for number, raw in enumerate(template.refipos):
@@ -126,8 +114,7 @@ def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[st
             lines = lines or template.refipo_lines
             problems.append(replace(fobi, line=lines[number]))
         else:
-            ref = (fobi, *raw[1:])
-            refs[ref] = None
+            refs[Refipo(fobi, *raw[1:])] = None
     return template.kind[:_LONGEST_KIND], template.title[:_LONGEST_TITLE], list(refs), problems
 
 
