@@ -169,7 +169,7 @@ class Api:
     async def _cdx(self, exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
         exchange.note["kind"] = "index"
         accept = exchange.headers.get("accept-encoding", "")
-        return await answer_wayback(collection, exchange.take.given, accept, viewer)
+        return await answer_wayback(collection, exchange.take, accept, viewer)
 
     async def _feed(self, exchange: Exchange, viewer: Viewer, collection: Collection, mode: str) -> Response:
         """Adds rows to an index, or removes them, with the interface of OutbackCDX."""
@@ -215,7 +215,7 @@ class Api:
         url = exchange.take.one("url")
         exchange.note["url"] = url
         return parse_query(
-            exchange.take.given,
+            exchange.take,
             key=key_of_request(url, asked),
             may_live=viewer.allows("live"),
             may_push_limit=viewer.rules.are_trivial,

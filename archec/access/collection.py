@@ -12,13 +12,12 @@ from typing import TypeVar
 
 from anyio import to_thread
 
-from archec.access.errors import SourceFailed
 from archec.access.loading import Loader
 from archec.access.ordering import merge_rows
 from archec.access.query import Query
 from archec.access.query_steps import apply
 from archec.access.rows import Row
-from archec.access.sources import AskedSource, Errors, LocalSource, Source, in_time
+from archec.access.sources import AskedSource, Errors, LocalSource, Source
 from archec.access.viewer import Viewer
 
 T = TypeVar("T")
@@ -27,7 +26,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Step:
     """Sources that are queried at the same time, and the loaders that are tried in turn for the records of their rows.
-    ``timeout`` is in seconds; remote sources apply it themselves."""
+    ``timeout`` is in seconds; a single remote source applies it itself."""
 
     local: tuple[LocalSource, ...]
     remote: tuple[AskedSource, ...]
@@ -50,19 +49,23 @@ class Step:
             at_once = [one.parts_at_once(query, errors) for one in local]
             if None not in at_once:
                 return merge_rows([part for parts in at_once for part in parts or ()], query)
-        answers = await asyncio.gather(
-            *(self._in_time(one, query, errors) for one in local),
-            *(one.ask(query, errors) for one in remote),
-        )
-        return merge_rows(list(chain.from_iterable(answers)), query)
-
-    async def _in_time(self, source: LocalSource, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        asked: dict[asyncio.Future[Sequence[Iterator[Row]]], Source] = {
+            **{asyncio.ensure_future(_in_thread(one, query, errors)): one for one in local},
+            **{asyncio.ensure_future(one.ask(query, errors)): one for one in remote},
+        }
+        if not asked:
+            return iter(())
         try:
-            with in_time(self.timeout):
-                return await to_thread.run_sync(partial(source.parts, query, errors), abandon_on_cancel=True)
-        except SourceFailed as error:
-            errors[source.name] = error.message
-        return ()
+            await asyncio.wait(asked, timeout=self.timeout if self.grouped or local else None)
+        finally:
+            late = [task for task in asked if task.cancel()]
+        for task in late:
+            asked.pop(task).failed(f"no answer within {self.timeout:g} s", errors)
+        return merge_rows([part for task in asked for part in task.result()], query)
+
+
+async def _in_thread(source: LocalSource, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+    return await to_thread.run_sync(partial(source.parts, query, errors), abandon_on_cancel=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Exchange:
     @cached_property
     def take(self) -> Arguments:
         """The parameters by name. Raises UsageError."""
-        return Arguments(arguments(self.scope["query_string"]))
+        return arguments(self.scope["query_string"])
 
     @property
     def base(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 
 from anyio import to_thread
@@ -14,7 +14,7 @@ from archec.access.collection import Collection, first_of
 from archec.access.errors import Refused
 from archec.access.exchange import JSON, answer, as_uri, chunked, errors_of, in_thread, message
 from archec.access.pages import Pages, pages_of, summary_of
-from archec.access.query import Argument, Arguments, Output, Query
+from archec.access.query import Arguments, Output, Query
 from archec.access.rows import Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
@@ -35,16 +35,15 @@ async def answer_index(
 ) -> Response:
     """Returns the rows of a query. With ``empty_is_missing``, an empty result in JSON is a 404, as clients of Common
     Crawl expect."""
-    asked = {name for name, _ in query.given}
-    pages = None
-    if not asked.isdisjoint(("page", "showNumPages")):
-        pages = await visible_pages(collection, query, viewer, query.given)
+    asked, pages = query.take.first, None
+    if "page" in asked or "showNumPages" in asked:
+        pages = await visible_pages(collection, query, viewer, query.take)
     if pages is not None and pages.count_only:
         value = {"pages": pages.number, "pageSize": pages.size, "blocks": pages.blocks}
         return answer(200, json.dumps(value) + "\n", JSON)
     if pages is not None and pages.page >= max(pages.number, 1):
         raise Refused(400, f"Page {pages.page} invalid: First Page is 0, Last Page is {max(pages.number - 1, 0)}")
-    if "showPagedIndex" in asked and Arguments(query.given).flag("showPagedIndex"):
+    if query.take.flag("showPagedIndex"):
         summary = await to_thread.run_sync(summary_of, collection, query, pages)
         if summary is not None:
             return await _summary(summary, query, viewer)
@@ -68,13 +67,13 @@ async def answer_index(
 
 
 async def visible_pages(
-    collection: Collection, query: Query, viewer: Viewer, given: Sequence[Argument]
+    collection: Collection, query: Query, viewer: Viewer, take: Arguments
 ) -> Pages | None:
     """The pages that the parameters ask for, or None if they ask for none. The number of pages is 0 if the viewer may
     see none of the rows, or if there are none in the only block."""
     if not viewer.may_see(query.range):
         viewer.check_empty()
-    pages = await to_thread.run_sync(pages_of, collection, query, given)
+    pages = await to_thread.run_sync(pages_of, collection, query, take)
     if pages is None or (viewer.sees_all and pages.blocks != 1):
         return pages
     rows = await collection.rows(replace(query, limit=1, filters=()), Errors(), viewer)

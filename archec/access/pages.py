@@ -6,7 +6,7 @@ of rows on a page varies, and filters apply within a page. Only a single local i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from archec.access.collection import Collection
 from archec.access.errors import SourceFailed
 from archec.access.index_files import SortedFile
 from archec.access.index_folders import FileSource
-from archec.access.query import DEFAULT_LIMIT, Argument, Arguments, KeyRange, Query
+from archec.access.query import DEFAULT_LIMIT, Arguments, KeyRange, Query
 from archec.access.zipnum import blocks_of, parse_block
 from archec.errors import UsageError
 
@@ -38,9 +38,8 @@ class Pages(NamedTuple):
     range: KeyRange
 
 
-def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) -> Pages | None:
+def pages_of(collection: Collection, query: Query, take: Arguments) -> Pages | None:
     """The pages that the parameters ask for, or None if they ask for none. Reads from disk. Raises UsageError."""
-    take = Arguments(given)
     count_only = take.flag("showNumPages")
     if not take.one("page") and not count_only:
         return None

@@ -67,10 +67,50 @@ class KeyRange(NamedTuple):
     key: str = ""
 
 
+def arguments(query_string: bytes) -> Arguments:
+    """Parses a query string. Raises UsageError if it has more than 1000 parameters."""
+    try:
+        return Arguments(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=1000))
+    except ValueError as error:
+        raise UsageError("too many parameters") from error
+
+
+class Arguments:
+    """Parameters by name. The first value that is not empty counts."""
+
+    def __init__(self, given: Sequence[Argument]) -> None:
+        self.given = given
+        self.first = {name: value for name, value in reversed(given) if value}
+
+    def one(self, name: str, alias: str = "") -> str:
+        """The first value of a name or of its alias, or ""."""
+        return self.first.get(name) or self.first.get(alias, "")
+
+    def all(self, name: str) -> list[str]:
+        """All values of a name that are not empty."""
+        return [value for key, value in self.given if key == name and value]
+
+    def number(self, name: str, default: int, *, least: int = 0) -> int:
+        """An integer. Raises UsageError."""
+        text = self.one(name)
+        if not text:
+            return default
+        if not _NUMBER.fullmatch(text) or int(text) < least:
+            raise UsageError(f"Invalid value for {name}= param: {text[:40]}")
+        return int(text)
+
+    def flag(self, name: str) -> bool:
+        """A boolean. Raises UsageError."""
+        text = self.one(name).lower()
+        if text not in ("", "0", "1", "true", "false"):
+            raise UsageError(f"{name}={text[:40]!r} is neither true nor false")
+        return text in ("1", "true")
+
+
 class Query(Struct, frozen=True):
     """A validated query. ``closest``, ``since`` and ``until`` are full timestamps or empty. ``limit`` is None for all
     rows. ``collapse_time`` is -1 if rows are not collapsed. ``sources`` are the sources to query, ``not_sources`` those
-    to skip. ``fields`` are the fields to return. ``given`` are the parameters as received, for remote sources.
+    to skip. ``fields`` are the fields to return. ``take`` has the parameters as received, for remote sources.
     ``show_source``: rows name their source. ``may_live``: the viewer may use the live web. ``may_push_limit``: the
     viewer sees all rows, so remote sources may apply the limit. ``page_size`` is 0 for the usual one."""
 
@@ -89,7 +129,7 @@ class Query(Struct, frozen=True):
     resolve_revisits: bool = False
     sources: frozenset[str] = frozenset()
     not_sources: frozenset[str] = frozenset()
-    given: tuple[Argument, ...] = ()
+    take: Arguments = Arguments(())
     show_source: bool = True
     may_live: bool = False
     may_push_limit: bool = False
@@ -124,55 +164,12 @@ class Query(Struct, frozen=True):
         return (not self.sources or name in self.sources) and name not in self.not_sources
 
 
-def arguments(query_string: bytes) -> list[Argument]:
-    """Parses a query string. Raises UsageError if it has more than 1000 parameters."""
-    try:
-        return parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=1000)
-    except ValueError as error:
-        raise UsageError("too many parameters") from error
-
-
-class Arguments:
-    """Parameters by name. The first value that is not empty counts."""
-
-    def __init__(self, given: Sequence[Argument]) -> None:
-        self.given = given
-        self._first = {name: value for name, value in reversed(given) if value}
-
-    def one(self, name: str, alias: str = "") -> str:
-        """The first value of a name or of its alias, or ""."""
-        return self._first.get(name) or self._first.get(alias, "")
-
-    def all(self, name: str) -> list[str]:
-        """All values of a name that are not empty."""
-        return [value for key, value in self.given if key == name and value]
-
-    def number(self, name: str, default: int, *, least: int = 0) -> int:
-        """An integer. Raises UsageError."""
-        text = self.one(name)
-        if not text:
-            return default
-        if not _NUMBER.fullmatch(text) or int(text) < least:
-            raise UsageError(f"Invalid value for {name}= param: {text[:40]}")
-        return int(text)
-
-    def flag(self, name: str) -> bool:
-        """A boolean. Raises UsageError."""
-        text = self.one(name).lower()
-        if text not in ("", "0", "1", "true", "false"):
-            raise UsageError(f"{name}={text[:40]!r} is neither true nor false")
-        return text in ("1", "true")
-
-
-def parse_query(
-    given: Sequence[Argument], *, key: str = "", may_live: bool = False, may_push_limit: bool = False
-) -> Query:
+def parse_query(take: Arguments, *, key: str = "", may_live: bool = False, may_push_limit: bool = False) -> Query:
     """Validates parameters. ``key`` replaces the key of the URL, as a POST is indexed under its own.
 
     Raises UsageError, which names the parameter.
     """
-    take = Arguments(given)
-    check_names(given)
+    check_names(take.given)
     url = take.one("url")
     if not url:
         raise UsageError('The "url" param is required')
@@ -205,7 +202,7 @@ def parse_query(
         take.flag("resolveRevisits"),
         wanted,
         not_wanted,
-        (*given, *colls),
+        Arguments((*take.given, *colls)) if colls else take,
         not take.flag("nosource"),
         may_live,
         may_push_limit,

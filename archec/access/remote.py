@@ -5,23 +5,24 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, aclosing, nullcontext
-from typing import IO, Any, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from typing import IO, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from anyio import CancelScope, to_thread
 
 from archec.access.errors import LoadFailed, SourceFailed
+from archec.access.index_files import MAX_LINE
 from archec.access.posts import Body
 from archec.access.query import joined
 from archec.access.record import unpacked
+from archec.access.rows import Row
 from archec.access.sources import in_time
 from archec.web.door import EXPECTED, Response, Sender, fault_of
 
-T = TypeVar("T")
-
 _IN_MEMORY = 4 << 20
+_BLOCK = 1 << 16
 MAX_ANSWER = 4 << 30
 """Maximum size in bytes of the response of an index, and of a body of unknown length."""
 _MIN_RATE = 100_000
@@ -100,9 +101,15 @@ class Fetched(NamedTuple):
 
     def lines(self) -> Iterator[bytes]:
         """Yields the lines of the body without line ends, and closes the file after the last."""
-        with self.body:
-            while line := self.body.readline(1 << 20):
-                yield line.rstrip(b"\r\n")
+        rest = b""
+        with self.body as body:
+            while block := body.read(_BLOCK):
+                *lines, rest = (rest + block).split(b"\n")
+                yield from lines
+                if len(rest) > MAX_LINE:
+                    yield rest
+                    rest = b""
+        yield rest
 
 
 async def fetch(
@@ -122,8 +129,10 @@ async def fetch(
         try:
             with nullcontext() if seconds is None else in_time(seconds) as scope:
                 response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
-                async with aclosing(response):
+                try:
                     await spooled(_plain(response, scope), body, MAX_ANSWER)
+                finally:
+                    await response.aclose()
         except LoadFailed as error:
             raise SourceFailed(error.message) from error
         if response.status_code == 404:
@@ -206,45 +215,52 @@ class Health:
 
 
 class Cache:
-    """Reuses results for ``seconds``. With 0, nothing is cached."""
+    """Keeps lists of rows for ``seconds``. With 0, nothing is kept."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._kept: dict[object, tuple[float, Any]] = {}
+        self._kept: dict[object, tuple[float, list[Row]]] = {}
 
-    async def get(self, key: object, make: Callable[[], Awaitable[T]]) -> T:
-        """Returns the cached value of a key, or else the result of ``make``, which is cached if it is a list of at most
-        ``_MAX_CACHED`` items."""
-        now = time.monotonic()
-        known = self._kept.get(key)
-        if known is not None and known[0] > now:
-            return known[1]  # type: ignore[no-any-return]
-        made = await make()
-        if self._seconds and isinstance(made, list) and len(made) <= _MAX_CACHED:
+    def get(self, key: object) -> list[Row] | None:
+        until, rows = self._kept.get(key, (0.0, None))
+        return rows if until > time.monotonic() else None
+
+    def keep(self, key: object, rows: Iterable[Row]) -> None:
+        """Keeps a list of at most ``_MAX_CACHED`` rows."""
+        if self._seconds and isinstance(rows, list) and len(rows) <= _MAX_CACHED:
             while len(self._kept) >= _MAX_CACHED:
                 del self._kept[next(iter(self._kept))]
-            self._kept[key] = (now + self._seconds, made)
-        return made
+            self._kept[key] = (time.monotonic() + self._seconds, rows)
 
 
-def filled(template: str, values: Mapping[str, str]) -> str:
-    """Fills in the template of a URL. In the query values are escaped, and parameters without a value are dropped. No
-    value can escape from the path of the template: ``.`` and ``..`` segments are removed."""
+class UrlTemplate:
+    """A URL with the names of values in braces. In the query values are escaped, and parameters without a value are
+    dropped. No value can escape from the path: ``.`` and ``..`` segments are removed."""
 
-    def put_in(text: str, *, url: str | None = None) -> str:
-        parts = _NAME.split(text)  # every second one is a name
-        parts[1::2] = [
-            url if name == "url" and url is not None else quote(values.get(name, ""), safe="") for name in parts[1::2]
-        ]
-        return "".join(parts)
+    def __init__(self, text: str) -> None:
+        path, _, query = text.partition("?")
+        self._path = _NAME.split(path)  # every second one is a name
+        self._query = [_NAME.split(part) for part in query.split("&")]
 
-    path, mark, query = template.partition("?")
-    path, inner, rest = put_in(path, url=values.get("url", "")).partition("?")
-    path = _DOTS.sub("", path) + inner + rest
-    if not mark:
-        return path
-    kept = [part for part in put_in(query).split("&") if part and not part.endswith("=")]
-    return f"{path}?{'&'.join(kept)}" if kept else path
+    def filled(self, values: Mapping[str, str]) -> str:
+        path, mark, rest = _put_in(self._path, values, raw="url").partition("?")
+        path = _DOTS.sub("", path) + mark + rest
+        kept = [part for parts in self._query if (part := _put_in(parts, values)) and not part.endswith("=")]
+        return f"{path}?{'&'.join(kept)}" if kept else path
+
+
+def _put_in(parts: Sequence[str], values: Mapping[str, str], raw: str = "") -> str:
+    """Joins the parts of a template. The value with the name ``raw`` is not escaped."""
+    found = list(parts)
+    for at in range(1, len(parts), 2):
+        value = values.get(parts[at], "")
+        found[at] = value if parts[at] == raw else escaped(value)
+    return "".join(found)
+
+
+def escaped(value: str) -> str:
+    """A value for the query of a URL."""
+    return value if value.isascii() and value.isalnum() else quote(value, safe="")
 
 
 def authorized(url: str, own: str) -> str:
@@ -260,6 +276,8 @@ def authorized(url: str, own: str) -> str:
 
 def same_origin(one: str, other: str) -> bool:
     """Whether two URLs have the same scheme, host and port."""
+    if one == other:
+        return True
     try:
         a, b = urlsplit(one), urlsplit(other)
         return (a.scheme, a.hostname, a.port) == (b.scheme, b.hostname, b.port)

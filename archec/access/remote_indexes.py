@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from urllib.parse import quote
 
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
-from archec.access.query import Arguments, Filter, Query, joined, key_of, uri_of
-from archec.access.remote import Cache, Fetched, Health, NotAsked, Web, fetch, filled, same_origin
+from archec.access.query import Filter, Query, joined, key_of, uri_of
+from archec.access.remote import Cache, Fetched, Health, NotAsked, UrlTemplate, Web, escaped, fetch, same_origin
 from archec.access.rows import Origin, Row, any_row, made_line
-from archec.access.sources import AskedSource, Errors, in_time
+from archec.access.sources import AskedSource, Errors
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
@@ -27,30 +25,33 @@ _IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
 
 
 class RemoteSource(AskedSource):
-    """Base class of sources on other servers. ``seconds`` is the timeout: for the complete answer if the source is
-    ``grouped`` with others, else it is extended by the data that arrive."""
+    """Base class of sources on other servers. ``seconds`` is the timeout, which is extended by the data that arrive;
+    if the source is ``grouped`` with others, the group limits its time."""
 
     def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float, *, grouped: bool) -> None:
         super().__init__(config.name)
         self.type = str(config.type)
         self._config, self._web = config, web
-        self._group_seconds = seconds if grouped else None
         self._seconds = None if grouped else seconds
-        self._replay_url = without_userinfo(config.replay_url)
+        self._replay_url = UrlTemplate(without_userinfo(config.replay_url))
         self._cache, self.health = Cache(cache), Health()
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         try:
             self.health.check()
-            with nullcontext() if self._group_seconds is None else in_time(self._group_seconds):
-                rows = await self._rows(query)
-        except SourceFailed as error:
-            if not isinstance(error, NotAsked):
-                self.health.failed()
+            rows = await self._rows(query)
+        except NotAsked as error:
             errors[self.name] = error.message
+            return ()
+        except SourceFailed as error:
+            self.failed(error.message, errors)
             return ()
         self.health.answered()
         return (rows,)
+
+    def failed(self, reason: str, errors: Errors) -> None:
+        self.health.failed()
+        errors[self.name] = reason
 
     @property
     def is_out(self) -> bool:
@@ -61,7 +62,7 @@ class RemoteSource(AskedSource):
 
     def _named_values(self, query: Query) -> dict[str, str]:
         """The values for ``{NAME}`` in templates: ``param.NAME``, and for this source only ``param.SOURCE.NAME``."""
-        found = {name.removeprefix("param."): value for name, value in query.given if name.startswith("param.")}
+        found = {name[6:]: value for name, value in query.take.given if name.startswith("param.")}
         own = {name.removeprefix(f"{self.name}."): value for name, value in found.items()}
         return {name: value for name, value in own.items() if "." not in name}
 
@@ -74,10 +75,11 @@ class RemoteSource(AskedSource):
         """Adds the URL of its capture to a row. A URL that the source itself stated is used only if it has the origin
         of ``replay_url``."""
         fields = {**row.fields}
-        own = [str(fields.pop(name)) for name in ("live_url", "load_url") if name in fields]
-        address = filled(self._replay_url, {**named, "url": row.url, "timestamp": row.timestamp[:14]})
-        if own and same_origin(own[0], address):
-            address = without_userinfo(own[0])
+        load_url = fields.pop("load_url", "")
+        own = str(fields.pop("live_url", load_url))
+        address = self._replay_url.filled({**named, "url": row.url, "timestamp": row.timestamp[:14]})
+        if own and same_origin(own, address):
+            address = without_userinfo(own)
         fields["live_url"] = fields["load_url"] = address
         return Row(row.line, row.urlkey, row.timestamp, fields, row.origin)
 
@@ -87,6 +89,7 @@ class CdxSource(RemoteSource):
 
     def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float, *, grouped: bool) -> None:
         super().__init__(config, web, seconds, cache, grouped=grouped)
+        self._api_url = UrlTemplate(config.api_url)
         path, _, query = config.api_url.partition("?")
         self._is_ia = path.rstrip("/").endswith("/cdx/search/cdx")
         self._stated = {part.partition("=")[0] for part in query.split("&")}
@@ -94,56 +97,51 @@ class CdxSource(RemoteSource):
     async def _rows(self, query: Query) -> Iterator[Row]:
         named = self._named_values(query)
         url = self.url_of(query, named)
-
-        async def ask() -> list[Row] | Iterator[Row]:
-            answer = await fetch(self._web, "GET", url, url, self._seconds)
-            return _in_order(self._parsed(answer, query, self._origin(named)), query) if answer is not None else []
-
         key = (url, query.source_order, *named.items())
-        rows = await self._cache.get(key, ask)
+        rows: Iterable[Row] | None = self._cache.get(key)
+        if rows is None:
+            answer = await fetch(self._web, "GET", url, url, self._seconds)
+            rows = _in_order(self._parsed(answer, query, self._origin(named)), query) if answer is not None else []
+            self._cache.keep(key, rows)
         return (self._loadable(row, named) for row in rows)
 
     def url_of(self, query: Query, named: Mapping[str, str]) -> str:
         """The URL of the request for a query. Parameters that the server may not understand are not sent, but applied
         here."""
-        is_ia = self._is_ia
-        take = Arguments(query.given)
-        values = {name: value for name, value in reversed(query.given) if name not in ("url", "closest")}
+        is_ia, take = self._is_ia, query.take
         stated = {"url": query.url, "closest": query.closest, "timestamp": query.closest}
-        url = filled(self._config.api_url, {**values, **named, **stated})
-        more: list[tuple[str, str]] = []
-        if query.match != "exact":
-            more.append(("matchType", query.match))
-        if query.closest:
-            more.append(("sort", "closest"))
-        elif query.order == "reverse" and not is_ia:
-            more.append(("sort", "reverse"))
-        more += [(name, take.one(name, alias)) for name, alias in (("from", "from_ts"), ("to", "to"))]
+        url = self._api_url.filled({**take.first, **named, **stated})
+        is_sorted = query.closest or (query.order == "reverse" and not is_ia)
         texts = [_ia_filter(one) if is_ia else one.text for one in query.filters]
-        more += [("filter", text) for text in texts if text]
         pushed = all(texts) and query.order == query.source_order and not (is_ia and query.order == "reverse")
-        if query.limit is not None and query.may_push_limit and pushed:
-            more.append(("limit", str(query.limit)))
-        added = [f"{name}={quote(value, safe='')}" for name, value in more if value and name not in self._stated]
+        more = [
+            ("matchType", "" if query.match == "exact" else query.match),
+            ("sort", query.order if is_sorted else ""),
+            ("from", take.one("from", "from_ts")),
+            ("to", take.one("to")),
+            *(("filter", text) for text in texts),
+            ("limit", str(query.limit or "") if query.may_push_limit and pushed else ""),
+        ]
+        added = [f"{name}={escaped(value)}" for name, value in more if value and name not in self._stated]
         if not added:
             return url
         return f"{url}{'&' if '?' in url else '?'}{'&'.join(added)}"
 
     def _parsed(self, answer: Fetched, query: Query, origin: Origin) -> Iterator[Row]:
         start, end = query.range.start, query.range.end
-        has_lines = has_rows = False
+        lines = rows = 0
         for line in answer.lines():
-            row = any_row(line, origin) if line else None
-            has_lines = has_lines or bool(line)
-            if row is None or not row.url:
+            row = any_row(line.rstrip(b"\r"), origin) if line else None
+            lines += bool(line)
+            if row is None or not row.fields.get("url"):
                 continue
-            has_rows = True
+            rows += 1
             if not start <= row.line < end:
                 row = _with_our_key(row)
                 if row is None or not start <= row.line < end:
                     continue
             yield row
-        if has_lines and not has_rows:
+        if lines and not rows:
             raise SourceFailed("its answer is not CDX")
 
 
@@ -154,19 +152,19 @@ class MementoSource(RemoteSource):
         if not query.key:
             raise NotAsked("a Memento archive supports single URLs only")
         by_gate = bool(query.closest and self._config.timegate_url)
-
-        async def ask() -> list[Row]:
-            found = await (self._by_timegate(query) if by_gate else self._by_timemap(query))
-            return found[:MAX_SORTED]
-
         named = self._named_values(query)
         key = (query.url, query.closest if by_gate else "", *named.items())
-        rows = await self._cache.get(key, ask)
+        rows = self._cache.get(key)
+        if rows is None:
+            found = await (self._by_timegate(query) if by_gate else self._by_timemap(query))
+            rows = found[:MAX_SORTED]
+            self._cache.keep(key, rows)
         meant = (row for row in rows if query.range.start <= row.line < query.range.end)
         return (self._loadable(row, named) for row in source_rows(meant, query))
 
     async def _by_timegate(self, query: Query) -> list[Row]:
-        url = filled(self._config.timegate_url, {"url": uri_of(query.url), "timestamp": query.closest})
+        values = {"url": uri_of(query.url), "timestamp": query.closest}
+        url = UrlTemplate(self._config.timegate_url).filled(values)
         headers = {"Accept-Datetime": http_date(query.closest)}
         answer = await fetch(self._web, "HEAD", url, url, self._seconds, headers=headers, is_final=_is_timegate)
         if answer is None:
@@ -180,7 +178,8 @@ class MementoSource(RemoteSource):
     async def _by_timemap(self, query: Query) -> list[Row]:
         if not self._config.timemap_url:
             raise SourceFailed("it has no TimeMap: use closest")
-        first = filled(self._config.timemap_url, {"url": uri_of(query.url), "timestamp": query.closest})
+        values = {"url": uri_of(query.url), "timestamp": query.closest}
+        first = UrlTemplate(self._config.timemap_url).filled(values)
         pages, seen = [first], {first}
         found: dict[bytes, Row] = {}
         while pages and len(seen) <= _MAX_PAGES:

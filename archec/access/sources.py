@@ -39,6 +39,10 @@ class Source:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def failed(self, reason: str, errors: Errors) -> None:
+        """Notes that it did not answer."""
+        errors[self.name] = reason
+
     @property
     def is_out(self) -> bool:
         """Whether it is skipped for now because it keeps failing."""

@@ -12,7 +12,7 @@ import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, dropwhile, groupby, islice
 
@@ -26,7 +26,7 @@ from archec.access.exchange import JSON, answer, chunked, errors_of, in_thread
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
 from archec.access.ordering import sort_rows
-from archec.access.query import Argument, Arguments, Query, check_names, parse_query, regex
+from archec.access.query import Arguments, Query, check_names, parse_query, regex
 from archec.access.query_steps import MAX_DIGESTS, resolve_revisits, within
 from archec.access.rows import Row
 from archec.access.sources import Errors
@@ -72,14 +72,13 @@ class Wanted:
         return [*self.fields, *(name for name in self.counters if name not in self.fields)]
 
 
-def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wanted]:
+def parse(take: Arguments, accept_encoding: str) -> tuple[Query, Wanted]:
     """Validates the parameters. Raises UsageError."""
-    take = Arguments(given)
-    check_names(given)
+    check_names(take.given)
     limit = take.number("limit", 0, least=-_MAX_LIMIT)
-    own = [(name, value) for name, value in given if name in _OF_QUERY]
+    own = [(name, value) for name, value in take.given if name in _OF_QUERY]
     own = [(name, "" if (name, value) == ("sort", "regular") else value) for name, value in own]
-    query = replace(parse_query(own), limit=None)
+    query = replace(parse_query(Arguments(own)), limit=None)
     fields = tuple(name for name in take.one("fl", "fields").split(",") if name) or FIELDS
     if unknown := [name for name in fields if not _KNOWN.fullmatch(name)]:
         raise UsageError(f"fl={unknown[0][:40]!r} is not a field")
@@ -132,12 +131,12 @@ def _collapse(text: str) -> tuple[str, int]:
 
 
 async def answer_wayback(
-    collection: Collection, given: Sequence[Argument], accept_encoding: str, viewer: Viewer
+    collection: Collection, take: Arguments, accept_encoding: str, viewer: Viewer
 ) -> Response:
     """Returns the response to a query of this dialect. Raises UsageError."""
-    query, wanted = parse(given, accept_encoding)
+    query, wanted = parse(take, accept_encoding)
     query = replace(query, may_push_limit=False)
-    pages = await visible_pages(collection, query, viewer, given)
+    pages = await visible_pages(collection, query, viewer, take)
     if pages is not None and pages.count_only:
         return answer(200, f"{pages.number}\n", "text/plain")
     if pages is not None:

@@ -24,7 +24,7 @@ from warcio.archiveiterator import ArchiveIterator
 from archec.access.feeding import add, parse_rows, remove
 from archec.access.index_files import newer_of
 from archec.access.index_folders import FileSource
-from archec.access.query import parse_query
+from archec.access.query import Arguments, parse_query
 from archec.access.sources import Errors
 from archec.cli.access import access
 from archec.errors import UsageError
@@ -249,7 +249,7 @@ def test_rows_come_and_go_as_in_a_set(is_folder: bool, steps: list[tuple[bool, l
             changed = (add if is_added else remove)(path, given)
             before, there = there, there | set(numbers) if is_added else there - set(numbers)
             assert changed == len(before ^ there)
-            parts = source.parts(parse_query([("url", "n.org/*")]), Errors())
+            parts = source.parts(parse_query(Arguments([("url", "n.org/*")])), Errors())
             assert sorted(row.fields["offset"] for part in parts for row in part) == sorted(there)
             file = path / "added.cdxj" if is_folder else path
             small = newer_of(file)
@@ -257,7 +257,7 @@ def test_rows_come_and_go_as_in_a_set(is_folder: bool, steps: list[tuple[bool, l
             if is_cut and small.exists():  # killed between the two writes of a merge
                 both = {*file.read_bytes().splitlines(), *small.read_bytes().splitlines()}
                 write_index(file, sorted(both))
-                parts = source.parts(parse_query([("url", "n.org/*"), ("sort", "reverse")]), Errors())
+                parts = source.parts(parse_query(Arguments([("url", "n.org/*"), ("sort", "reverse")])), Errors())
                 assert sorted(row.fields["offset"] for part in parts for row in part) == sorted(there)
 
 

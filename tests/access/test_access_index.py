@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.access.query import key_of, parse_query
+from archec.access.query import Arguments, key_of, parse_query
 from archec.access.rows import NOWHERE, any_row, as_text
 from archec.access.rules import Rules
 from archec.access.stamps import seconds
@@ -353,7 +353,7 @@ def scanned(lines: Sequence[bytes], query: dict[str, str]) -> list[bytes]:
             last = (one[1][:digits], one[2])
         kept = some
     if "closest" in query:
-        wanted = seconds(parse_query([("url", "a.org"), ("closest", query["closest"])]).closest)
+        wanted = seconds(parse_query(Arguments([("url", "a.org"), ("closest", query["closest"])])).closest)
         kept.sort(key=lambda one: (abs(seconds(one[1]) - wanted), one[0]))
     elif "sort" in query:
         kept.reverse()
@@ -381,7 +381,7 @@ def test_rows_are_those_of_a_plain_scan(
 
     async def answered(query: dict[str, str]) -> list[bytes]:
         errors = Errors()
-        got = [row.line for row in await collection.rows(parse_query(list(query.items())), errors, ANYBODY)]
+        got = [row.line for row in await collection.rows(parse_query(Arguments(list(query.items()))), errors, ANYBODY)]
         assert not errors
         return got
 

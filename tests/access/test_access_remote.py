@@ -20,7 +20,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.errors import LoadFailed
 from archec.access.loading import PrefixResolver
-from archec.access.remote import filled, spooled
+from archec.access.remote import UrlTemplate, spooled
 from archec.server.responses import in_pieces
 
 
@@ -157,8 +157,9 @@ def test_no_url_leads_out_of_the_path_of_a_template(there: Archives, get: httpx.
     get.get("/mem/index?url=http://x/../../../secret")
     assert there.asked[-1][1] == "/wayback/timemap/link/http://x/secret"
     for url in ("urn:x/../../secret", "../%2E%2e/./secret"):
-        assert filled("http://h/tm/{url}", {"url": url}) in ("http://h/tm/urn:x/secret", "http://h/tm/secret")
-    assert filled("http://h/{c}/{url}", {"c": "..", "url": "http://x/?a=/../b"}) == "http://h/http://x/?a=/../b"
+        assert UrlTemplate("http://h/tm/{url}").filled({"url": url}) in ("http://h/tm/urn:x/secret", "http://h/tm/secret")
+    values = {"c": "..", "url": "http://x/?a=/../b"}
+    assert UrlTemplate("http://h/{c}/{url}").filled(values) == "http://h/http://x/?a=/../b"
 
 
 def test_a_body_of_unknown_size_has_limits(get: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from warcio.archiveiterator import ArchiveIterator
 from archec.access.key_ranges import groups_of
 from archec.access.loading import ListResolver
 from archec.access.obi_source import OwnSource
-from archec.access.query import parse_query
+from archec.access.query import Arguments, parse_query
 from archec.access.rows import made_line
 from archec.access.sources import Errors
 from archec.archive.opening import opened
@@ -450,7 +450,7 @@ def test_the_hosts_of_a_domain_are_found_without_reading_their_files() -> None:
     ids = sorted(f"http{'s' * (n % 2)}://h{n % 50}.org/{n}" for n in range(5000))
     catalogue = unittest.mock.Mock()
     catalogue.ids.side_effect = lambda kind, low, high, limit: [one for one in ids if low <= one < high][:limit]
-    query = parse_query([("url", "*.org")])
+    query = parse_query(Arguments([("url", "*.org")]))
     assert len(groups_of(catalogue, query, *query.bounds())) == 50
     assert catalogue.ids.call_count == 50 + 3
 
@@ -465,7 +465,7 @@ def test_every_host_that_has_the_key_of_a_url_is_found(folder: Path) -> None:
         catalogue.write(lot(1, *obis[1:]))
 
         def found(**given: str) -> list[str]:
-            parts = source.parts(parse_query([*given.items()]), Errors())
+            parts = source.parts(parse_query(Arguments([*given.items()])), Errors())
             return sorted(row.url.split("/")[2] for part in parts for row in part)
 
         assert found(url="x.org/p") == sorted(hosts[1:])
