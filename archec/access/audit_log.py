@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from archec.errors import StorageFailed
-from archec.tist import iso
+
+_FORM = orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z | orjson.OPT_OMIT_MICROSECONDS
 
 
 class AuditLog:
@@ -29,7 +31,7 @@ class AuditLog:
         """Appends a line. Does not raise: a failure sets ``fault``, which ``/healthz`` reports."""
         if self._descriptor < 0:
             return
-        line = self._cut + orjson.dumps({"time": iso(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)
+        line = self._cut + orjson.dumps({"time": datetime.fromtimestamp(now, timezone.utc), **fields}, option=_FORM)
         try:
             while line := line[os.write(self._descriptor, line) :]:
                 self._cut = b"\n"

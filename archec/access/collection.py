@@ -49,9 +49,9 @@ class Step:
             at_once = [one.parts_at_once(query, errors) for one in local]
             if None not in at_once:
                 return merge_rows([part for parts in at_once for part in parts or ()], query)
-        asked: dict[asyncio.Future[Sequence[Iterator[Row]]], Source] = {
-            **{asyncio.ensure_future(_in_thread(one, query, errors)): one for one in local},
-            **{asyncio.ensure_future(one.ask(query, errors)): one for one in remote},
+        asked: dict[asyncio.Task[Sequence[Iterator[Row]]], Source] = {
+            **{asyncio.create_task(_in_thread(one, query, errors)): one for one in local},
+            **{asyncio.create_task(one.ask(query, errors)): one for one in remote},
         }
         if not asked:
             return iter(())
@@ -80,12 +80,12 @@ class Collection:
     async def rows(self, query: Query, errors: Errors, viewer: Viewer) -> Iterator[Row]:
         """Returns the rows that match a query, from the first step that has any. ``errors`` is complete only once the
         rows have been read."""
-        for step in self.steps:
+        for step in self.steps[:-1]:
             rows = await step.answer(query, errors, viewer)
             first = await first_of(rows, query)
             if first is not None:
                 return chain([first], rows)
-        return iter(())
+        return await self.steps[-1].answer(query, errors, viewer)
 
     @property
     def sources(self) -> Iterable[Source]:

@@ -84,7 +84,7 @@ async def followed(
         location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
         if not location or is_final(response):
             return response, url
-        await response.aclose()
+        response.close()
         url = joined(url, location)
         if not url:
             raise LoadFailed("it redirects to an invalid URL")
@@ -130,9 +130,9 @@ async def fetch(
             with nullcontext() if seconds is None else in_time(seconds) as scope:
                 response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
                 try:
-                    await spooled(_plain(response, scope), body, MAX_ANSWER)
+                    await spooled(_plain(response), body, MAX_ANSWER, scope)
                 finally:
-                    await response.aclose()
+                    response.close()
         except LoadFailed as error:
             raise SourceFailed(error.message) from error
         if response.status_code == 404:
@@ -144,34 +144,38 @@ async def fetch(
         return Fetched(final, response.headers, body)
 
 
-async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int) -> int:
-    """Writes a stream to a file and returns its size. Raises SourceFailed if it is larger than ``limit`` bytes, and
-    LoadFailed if the disk is full."""
-    size = 0
-    async for piece in pieces:
-        size += len(piece)
-        if size > limit:
-            raise SourceFailed(f"its answer is larger than {limit} bytes")
-        try:
-            await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
-        except OSError as error:
-            raise LoadFailed(f"its answer cannot be kept: {error.strerror}") from error
+async def spooled(
+    pieces: AsyncIterator[bytes], file: IO[bytes], limit: int, scope: CancelScope | None = None
+) -> int:
+    """Writes the body of a response to a file and returns its size. What arrives extends the deadline of ``scope``.
+    Raises SourceFailed if it is larger than ``limit`` bytes, and LoadFailed if it is cut off or the disk is full."""
+    size, latest = 0, scope.deadline + _MAX_EXTENSION if scope is not None else 0.0
+    try:
+        async for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                raise SourceFailed(f"its answer is larger than {limit} bytes")
+            if scope is not None:
+                scope.deadline = min(scope.deadline + len(piece) / _MIN_RATE, latest)
+            try:
+                await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
+            except OSError as error:
+                raise LoadFailed(f"its answer cannot be kept: {error.strerror}") from error
+    except EXPECTED as error:
+        raise LoadFailed(fault_of(error).message) from error
     return size
 
 
-async def arriving(response: Response, scope: CancelScope | None = None) -> AsyncIterator[bytes]:
-    """Yields the body of a response as it arrives, which extends the deadline of ``scope``. Raises LoadFailed."""
-    latest = scope.deadline + _MAX_EXTENSION if scope is not None else 0.0
+async def arriving(response: Response) -> AsyncIterator[bytes]:
+    """Yields the body of a response. Raises LoadFailed."""
     try:
         async for piece in response:
-            if scope is not None:
-                scope.deadline = min(scope.deadline + len(piece) / _MIN_RATE, latest)
             yield piece
     except EXPECTED as error:
         raise LoadFailed(fault_of(error).message) from error
 
 
-def _plain(response: Response, scope: CancelScope | None) -> AsyncIterator[bytes]:
+def _plain(response: Response) -> AsyncIterator[bytes]:
     """The body of a response, decompressed if the server used gzip without being asked."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
@@ -179,8 +183,7 @@ def _plain(response: Response, scope: CancelScope | None) -> AsyncIterator[bytes
     length = response.headers.get("content-length", "")
     if length.isdecimal() and int(length[:18]) > MAX_ANSWER:
         raise LoadFailed(f"its answer is larger than {MAX_ANSWER} bytes")
-    body = arriving(response, scope)
-    return unpacked(body) if encoding.endswith("gzip") else body
+    return unpacked(response) if encoding.endswith("gzip") else response
 
 
 class NotAsked(SourceFailed):

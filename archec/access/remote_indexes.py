@@ -63,6 +63,8 @@ class RemoteSource(AskedSource):
     def _named_values(self, query: Query) -> dict[str, str]:
         """The values for ``{NAME}`` in templates: ``param.NAME``, and for this source only ``param.SOURCE.NAME``."""
         found = {name[6:]: value for name, value in query.take.given if name.startswith("param.")}
+        if not found:
+            return found
         own = {name.removeprefix(f"{self.name}."): value for name, value in found.items()}
         return {name: value for name, value in own.items() if "." not in name}
 

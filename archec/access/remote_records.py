@@ -105,7 +105,7 @@ class ReplayLoader:
         spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by the stack
         stack.callback(spool.close)
         with in_time(self._seconds) as scope:
-            size = await spooled(arriving(response, scope), spool, MAX_ANSWER)
+            size = await spooled(response, spool, MAX_ANSWER, scope)
         spool.seek(0)
         return size, read_file(spool)
 
