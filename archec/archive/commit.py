@@ -71,6 +71,11 @@ class Commits:
         """The pending items, including the batch whose commit failed: none of them is in the journal."""
         return []
 
+    @property
+    def batches(self) -> int:
+        """The number of batches in the run's journal. What the catalogue says changes with each."""
+        return 0
+
     def discard(self, temp: str) -> None:
         """Removes a temporary file that is not needed."""
 
@@ -161,6 +166,10 @@ class Committer(Commits):
     @property
     def uncommitted(self) -> list[CommitItem]:
         return [*self._failing, *self._items]
+
+    @property
+    def batches(self) -> int:
+        return self._journal.batches
 
     def finish(self) -> None:
         """Completes the journal of the run."""

@@ -229,9 +229,9 @@ class Catalogue(ABC):
         """Returns the states of the known fobis among ``urls``."""
 
     @abstractmethod
-    def holding(self, checksum: str) -> Place | None:
-        """The first place, in the order (tist, id), of bytes with this sha256 or md5 (lower-case hex digits); None if
-        none were ever held."""
+    def holding(self, checksums: Collection[str]) -> dict[str, Place]:
+        """The first place, in the order (tist, id), of bytes with each of these sha256 or md5 (lower-case hex digits)
+        that was ever held."""
 
     @abstractmethod
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:

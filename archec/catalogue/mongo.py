@@ -296,11 +296,13 @@ class MongoCatalogue(Catalogue):
 
     # -- versions ---------------------------------------------------------------------------------
 
-    def holding(self, checksum: str) -> Place | None:
-        where = {"sha256" if len(checksum) == 64 else "md5": checksum, "first": {"$gt": -1}}
-        for found in self._pages.page("versions", where, ("first", "obi"), 1):
-            return Place(found["kind"], found["obi"], found["first"], found["size"])
-        return None
+    def holding(self, checksums: Collection[str]) -> dict[str, Place]:
+        places: dict[str, Place] = {}
+        for checksum in checksums:
+            where = {"sha256" if len(checksum) == 64 else "md5": checksum, "first": {"$gt": -1}}
+            for found in self._pages.page("versions", where, ("first", "obi"), 1):
+                places[checksum] = Place(found["kind"], found["obi"], found["first"], found["size"])
+        return places
 
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
         last = ""

@@ -306,12 +306,16 @@ class SQLiteCatalogue(Database, Catalogue):
 
     # -- versions ---------------------------------------------------------------------------------
 
-    def holding(self, checksum: str) -> Place | None:
-        column = "sha256" if len(checksum) == 64 else "md5"
-        sql = f"SELECT kind, id, first, doc FROM versions WHERE {column} = ? AND first IS NOT NULL ORDER BY first, id"
-        for kind, obi, first, doc in self.fetch(f"{sql} LIMIT 1", (bytes.fromhex(checksum),)):
-            return Place(kind, obi, first, read(Version, doc).size)
-        return None
+    def holding(self, checksums: Collection[str]) -> dict[str, Place]:
+        places: dict[str, Place] = {}
+        for name, length in (("sha256", 64), ("md5", 32)):
+            wanted = tuple(bytes.fromhex(one) for one in checksums if len(one) == length)
+            first = f"FROM versions WHERE {name} = column1 AND first IS NOT NULL ORDER BY first, id LIMIT 1"
+            rows = f"SELECT (SELECT rowid {first}) FROM (VALUES {','.join(['(?)'] * len(wanted))})"
+            sql = f"SELECT {name}, kind, id, first, doc FROM versions WHERE rowid IN ({rows})"
+            for digest, kind, obi, tist, doc in self.fetch(sql, wanted) if wanted else ():
+                places[digest.hex()] = Place(kind, obi, tist, read(Version, doc).size)
+        return places
 
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
         held = " AND first IS NOT NULL" if checksum == "text" else ""  # the condition of the partial index

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from archec.archive.commit import CommitItem
+from archec.catalogue.documents import Place
 from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.config import FilesetConfig
 from archec.digest import Digests
@@ -31,9 +35,22 @@ from archec.warc.cdxj import timestamp
 _log = logging.getLogger(__name__)
 _IN_PROGRESS = 8
 """Files of one data set that are in progress at once. A kill costs no more than these."""
+_LOOKED_UP = 100
+"""Files about which the catalogue is asked at once."""
 _GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "text/plain"})
 _INNER_TYPES = frozenset({"application/zip", "application/gzip", "application/x-ole-storage", "application/xml"})
 _NEVER_INNER = ("text/", "image/", "audio/", "video/", "application/pdf")
+
+
+class _Wanted(NamedTuple):
+    """A file to be fetched: its number and row, the id of its fobi, what the catalogue has of that, and a place where
+    bytes with its checksum are held."""
+
+    number: int
+    file: FilesetManifestFile
+    obi: str
+    known: Obi | None
+    place: tuple[int, str] | None
 
 
 async def fetch_all(
@@ -47,11 +64,11 @@ async def fetch_all(
     statuses; rows that have a status already are left as they are."""
     files = list(listed)
     room = Room(limits.max_total_size)
-    queue = iter([number for number, file in enumerate(files) if file.status is None])
+    queue = _wanted(work, files)
 
     async def one_after_the_other() -> None:
-        for number in queue:
-            files[number] = await fetch_one(work, helper, files[number], urls[number], room)
+        for wanted in queue:
+            files[wanted.number] = await _fetch_one(work, helper, wanted, urls[wanted.number], room)
             work.commits.tick()
             if work.downloader is not None and not work.commits.uncommitted:
                 work.downloader.ledger.committed(work.run)
@@ -67,10 +84,35 @@ async def fetch_all(
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
     work.commits.commit()
-    return [as_stored(work, file) for file in files]
+    return [_as_stored(work, file) for file in files]
 
 
-def as_stored(work: Work, file: FilesetManifestFile) -> FilesetManifestFile:
+def _wanted(work: Work, files: list[FilesetManifestFile]) -> Iterator[_Wanted]:
+    """Yields the files without a status. The catalogue is asked about many of them at once, and again after a commit.
+    Files whose URL cannot be an id get a status instead."""
+    catalogue = work.archive.catalogue
+    waiting = deque(number for number, file in enumerate(files) if file.status is None)
+    while waiting:
+        batches, part = work.commits.batches, list(islice(waiting, _LOOKED_UP))
+        obis: dict[int, str] = {}
+        for number in part:
+            try:
+                obis[number] = normalise_url(files[number].platform_url or "")
+            except BadName as error:
+                files[number] = _failed(files[number], Status.ERROR_PLATFORM_DOWNLOAD, error.message)
+        known = catalogue.obis("fobi", obis.values())
+        holding = catalogue.holding({digits for number in obis if (digits := _checksum(files[number]))})
+        for number in part:
+            if work.commits.batches != batches:
+                break
+            waiting.popleft()
+            if number in obis:
+                file, obi = files[number], obis[number]
+                place = _place(work, file, known.get(obi), holding.get(_checksum(file) or ""))
+                yield _Wanted(number, file, obi, known.get(obi), place)
+
+
+def _as_stored(work: Work, file: FilesetManifestFile) -> FilesetManifestFile:
     """Returns a file's row as of its commit: as failed if the commit was refused, because other bytes were stored for
     the same URL."""
     if not work.refused or not is_whole(file) or not file.platform_url:
@@ -81,20 +123,15 @@ def as_stored(work: Work, file: FilesetManifestFile) -> FilesetManifestFile:
     return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, message)
 
 
-async def fetch_one(
-    work: Work, helper: FilesetPlatformHelper | None, file: FilesetManifestFile, url: str, room: Room
+async def _fetch_one(
+    work: Work, helper: FilesetPlatformHelper | None, wanted: _Wanted, url: str, room: Room
 ) -> FilesetManifestFile:
     """Fetches one file unless its bytes are held. Returns its row with what was found, or with why it failed."""
+    _, file, obi, known, place = wanted
     if work.downloader is None:
         return file
-    try:
-        obi = normalise_url(file.platform_url or "")
-    except BadName as error:
-        return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, error.message)
-    known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
-    place = None if work.options.force else _place(work, file, obi, known)
-    if place is not None:
-        held = await asyncio.get_running_loop().run_in_executor(None, _held, work, file, obi, known, place)
+    if place is not None and not work.options.force:
+        held = await asyncio.get_running_loop().run_in_executor(None, _held, work, wanted, place)
         if held is not None:
             room.left -= held.digests.size
             item, tist = file_item(known, obi, held, work.run)
@@ -141,37 +178,40 @@ def _read_held(work: Work, place: tuple[int, str]) -> tuple[Digests, bytes] | No
         return None
 
 
-def _place(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -> tuple[int, str] | None:
-    """Finds bytes with the checksum of a file. Returns their tist and id, or None if none are held."""
-    checksum = file.sha256 or file.md5
-    if not (checksum or file.sha1) or (file.extra or {}).get("soft_checksum"):
+def _checksum(file: FilesetManifestFile) -> str | None:
+    """The checksum by which held bytes of a file are found; empty if it is a SHA-1, by which the catalogue cannot
+    search. None if there is none of the bytes."""
+    if (file.extra or {}).get("soft_checksum"):
         return None
-    if known is not None and known.history.held:
+    return file.sha256 or file.md5 or ("" if file.sha1 else None)
+
+
+def _place(work: Work, file: FilesetManifestFile, known: Obi | None, found: Place | None) -> tuple[int, str] | None:
+    """Finds bytes with the checksum of a file: those of its own fobi, or those ``found`` by it. Returns their tist and
+    id, or None if none are held."""
+    checksum = _checksum(file)
+    if known is not None and known.history.held and checksum is not None:
         version = known.version_at(MAX_TIST)
         entry = known.history.entry_at(MAX_TIST)
-        if version is not None and entry is not None and checksum in (None, version.sha256, version.md5):
-            return known.bytes_at(entry[0]), obi
-    if checksum is None:  # only a SHA-1, by which the catalogue cannot search
-        return None
-    found = work.archive.catalogue.holding(checksum)
+        if version is not None and entry is not None and checksum in ("", version.sha256, version.md5):
+            return known.bytes_at(entry[0]), known.id
     if found is None or found.kind != "fobi" or (file.size is not None and found.size != file.size):
         return None
     other = work.archive.catalogue.obis("fobi", [found.id]).get(found.id)
     return (other.bytes_at(found.tist), found.id) if other is not None else None
 
 
-def _held(
-    work: Work, file: FilesetManifestFile, obi: str, known: Obi | None, place: tuple[int, str]
-) -> Body | None:
+def _held(work: Work, wanted: _Wanted, place: tuple[int, str]) -> Body | None:
     """Reads the bytes held at ``place`` again. Returns None unless they can be read and match the manifest."""
     there = _read_held(work, place)
     if there is None:
         return None
     digests, head = there
-    if mismatch(file, digests) is not None:
+    if mismatch(wanted.file, digests) is not None:
         return None
-    terminal = known.visit.target if known is not None and known.visit is not None and place[1] == obi else ""
-    kind = sniff(head, file.mimetype or "")
+    known = wanted.known
+    terminal = known.visit.target if known is not None and known.visit is not None and place[1] == known.id else ""
+    kind = sniff(head, wanted.file.mimetype or "")
     return Body(digests, kind, terminal=terminal, place=place)
 
 

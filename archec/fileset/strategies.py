@@ -12,8 +12,8 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.config import FilesetConfig
 from archec.fileset.checksums import Checksums, mismatch
 from archec.fileset.context import Work
-from archec.fileset.download import PAGE, Room
-from archec.fileset.fetching import as_stored, fetch_all, fetch_one
+from archec.fileset.download import PAGE
+from archec.fileset.fetching import fetch_all
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import capture_of, held_version, open_file
@@ -123,9 +123,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
         """Fetches the bundle and reads the files in it."""
         url = item.web_bundle_url or ""
         row = manifest_file("bundle", None, Checksums(), public_url(url))
-        bundle = await fetch_one(self.work, self.helper, row, url, Room(self.limits.max_total_size))
-        self.work.commits.commit()
-        bundle = as_stored(self.work, bundle)
+        (bundle,) = await fetch_all(self.work, self.helper, [row], [url], self.limits)
         if not is_whole(bundle):
             extra = bundle.extra or {}
             if extra.get("received") == PAGE:

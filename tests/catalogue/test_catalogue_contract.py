@@ -595,9 +595,11 @@ def test_filesets_manifests_and_ingests_come_back_as_they_were(catalogue: Catalo
 
 def test_held_bytes_are_found_by_their_checksums(catalogue: Catalogue) -> None:
     catalogue.write(lot(1, fobi("http://h/b", 7), fobi("http://h/a", 9, 11)))
-    text = "http://h/a@11"
-    assert catalogue.holding(state(text)) == catalogue.holding(checksum(text)) == Place("fobi", "http://h/a", 11, 5)
-    assert catalogue.holding(state("none")) is None
+    catalogue.write(lot(2, replace(fobi("http://h/b", 7), id="http://h/c")))
+    checksums = [one for text in ("http://h/a@11", "http://h/b@7", "none") for one in (state(text), checksum(text))]
+    a, b = Place("fobi", "http://h/a", 11, 5), Place("fobi", "http://h/b", 7, 5)
+    assert catalogue.holding(checksums) == dict(zip(checksums, (a, a, b, b), strict=False))
+    assert catalogue.holding(checksums[4:]) == catalogue.holding([]) == {}
 
 
 @pytest.mark.parametrize(("checksum", "value"), [("sha256", "a" * 64), ("md5", "b" * 32), ("text", "c" * 32)])

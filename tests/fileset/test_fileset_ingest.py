@@ -165,6 +165,16 @@ def test_a_new_version_is_a_new_state_and_an_older_one_is_not_the_present_one(
     assert states(filesets) == ["7", "8", "9"]
 
 
+def test_bytes_that_were_committed_a_moment_ago_are_not_fetched_again(
+    folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_BATCH", (1, 5.0))
+    filesets = make_archive(folder, platform, fetch={"concurrency": 1})
+    (result,) = filesets.ingest(zenodo(platform, 7, {"p": 0, "q": 0, "r": 3}))
+    assert [file.status for file in result.manifest or ()] == ["success", "exists", "success"]
+    assert [path[-9:] for path in filesets.asked() if "/files/" in path] == ["p/content", "r/content"]
+
+
 def test_several_versions_in_one_run_are_all_states(filesets: Filesets, platform: Platform) -> None:
     results = filesets.ingest(*(zenodo(platform, number, {"p": 10, "q": number}) for number in (7, 9)))
     assert [result.status for result in results] == ["success"] * 2
