@@ -138,7 +138,7 @@ class Received:
             self._path.unlink(missing_ok=True)
 
     def add(self, hops: Iterable[Hop]) -> None:
-        data = frame(encode(Hops([(0, hop._replace(head=b"")) for hop in hops])))
+        data = frame(encode(Hops([hop._replace(head=b"") for hop in hops])))
         with storage_errors(self._path):
             self._size += self._file.write(data)
 
@@ -167,5 +167,5 @@ def received(work: Path, run: int) -> list[Hop]:
     with suppress(OSError, Nonsense, ValueError, RecursionError), received_path(work, run).open("rb") as file:
         while data := file.read(_CHUNK):
             for message in inbox.feed(data):
-                last.update((hop.url, hop) for _, hop in _decoder.decode(message).items)
+                last.update((hop.url, hop) for hop in _decoder.decode(message).items)
     return list(last.values())

@@ -38,7 +38,7 @@ class _Held:
 class Fetcher:
     """Fetches one hop for each task. Use it inside a running event loop.
 
-    ``emit`` is called exactly once for every submitted serial number, unless ``aclose`` is called first; ``doubtful``
+    ``emit`` is called exactly once for every submitted task, unless ``aclose`` is called first; ``doubtful``
     hops are additional. After servers have sent ``max_bytes`` (heads and bodies), no request is started, incomplete
     bodies are dropped without a hop, and the fetcher is ``spent``. ``fatal`` is called if the sink cannot write; no
     further request is started then.
@@ -49,7 +49,7 @@ class Fetcher:
         config: FetchConfig,
         agent: str,
         sink: Sink,
-        emit: Callable[[int, Hop], None],
+        emit: Callable[[Hop], None],
         *,
         tuning: Tuning,
         fatal: Callable[[StorageFull | StorageFailed], None],
@@ -99,13 +99,13 @@ class Fetcher:
         if wait > 0:
             self._hosts.hold_off(host, wait, Outcome.SERVER_ERROR, self._loop.time())
 
-    def submit(self, serial: int, task: FetchTask) -> None:
+    def submit(self, task: FetchTask) -> None:
         """Queues a task. Call ``start`` after a batch of them."""
         host = self._hosts.host(host_of(task.url))
         if host.given_up is not None:
-            self._emit(serial, failure(task.url, host.given_up.outcome, host.given_up.message, deferred=True))
+            self._emit(failure(task.url, host.given_up.outcome, host.given_up.message, deferred=True))
             return
-        self._hosts.add(QueuedTask(serial, task, host))
+        self._hosts.add(QueuedTask(task, host))
 
     def start(self) -> None:
         """Starts as many requests as the limits allow."""
@@ -211,11 +211,11 @@ class Fetcher:
         url = queued.task.url
         if runner.cancelled():
             if self._open and flight.verdict:
-                self._emit(queued.serial, failure(url, Outcome.TIMEOUT, flight.verdict))
+                self._emit(failure(url, Outcome.TIMEOUT, flight.verdict))
         elif (error := runner.exception()) is not None:
             self._loop.call_exception_handler({"message": f"fetching {url} broke", "exception": error})
             message = f"a fault of archec: {type(error).__name__}"
-            self._emit(queued.serial, failure(url, Outcome.INTERNAL, message))
+            self._emit(failure(url, Outcome.INTERNAL, message))
         flight.release()
 
     async def _attempt(self, queued: QueuedTask, flight: Flight) -> Attempt | None:
@@ -239,7 +239,7 @@ class Fetcher:
                 flight.started = self._loop.time()
             refusal = self._refusal(queued, robots)
             if refusal is not None:
-                self._emit(queued.serial, refusal)
+                self._emit(refusal)
                 return None
             delay = self._hosts.delay(queued.host)
             if fresh and delay:  # robots.txt was a request, too, so wait before the next one
@@ -273,7 +273,7 @@ class Fetcher:
         queued, attempt, held.attempt = held.queued, held.attempt, None
         if attempt is None:
             if held.emitted and not quiet:
-                self._emit(queued.serial, Hop(queued.task.url, "doubtful"))
+                self._emit(Hop(queued.task.url, "doubtful"))
             return
         self._held.discard(held)
         if not quiet and attempt.hop.kind != "failed":
@@ -294,7 +294,7 @@ class Fetcher:
         outcome = hop.outcome
         if hop.kind != "failed" or outcome is None or not outcome.is_transient:
             self._hosts.succeeded(host)
-            self._emit(queued.serial, hop)
+            self._emit(hop)
             return True
         now = self._loop.time()
         if hop.status in BUSY:
@@ -308,9 +308,9 @@ class Fetcher:
         queued.tries += 1
         if host.given_up is not None:
             self._defer(dropped, host.given_up)
-            self._emit(queued.serial, hop._replace(deferred=True))
+            self._emit(hop._replace(deferred=True))
         elif attempt.lasting or queued.tries > self._config.retries:
-            self._emit(queued.serial, hop)
+            self._emit(hop)
         else:
             backoff = self._tuning.backoff * 2 ** (queued.tries - 1)
             self._hosts.add_later(queued, now + min(backoff, self._config.max_delay))
@@ -319,7 +319,7 @@ class Fetcher:
 
     def _defer(self, dropped: list[QueuedTask], reason: GivenUp) -> None:
         for queued in dropped:
-            self._emit(queued.serial, failure(queued.task.url, reason.outcome, reason.message, deferred=True))
+            self._emit(failure(queued.task.url, reason.outcome, reason.message, deferred=True))
 
     def _stop_storing(self, error: StorageFull | StorageFailed) -> None:
         self._open = False

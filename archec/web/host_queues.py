@@ -34,7 +34,6 @@ class GivenUp:
 class QueuedTask:
     """A task and its host. ``tries`` is the number of failed attempts."""
 
-    serial: int
     task: FetchTask
     host: HostQueue
     tries: int = 0

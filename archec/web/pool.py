@@ -71,8 +71,8 @@ class _Slot:
     """Number of hops received from this process."""
     failed_starts: int = 0
     hosts: int = 0
-    waiting: deque[int] = field(default_factory=deque)
-    """Serial numbers of tasks that have not been sent to the process."""
+    waiting: deque[str] = field(default_factory=deque)
+    """URLs of tasks that have not been sent to the process."""
     given: int = 0
     room: int = sys.maxsize
     """Maximum number of tasks that the process may have."""
@@ -113,11 +113,10 @@ class FetchPool:
         self._decode = decoder(FromWorker).decode
         self._slots: list[_Slot] = []
         self._selector = selectors.DefaultSelector()
-        self._open: dict[int, _Pending] = {}
+        self._open: dict[str, _Pending] = {}
         self._owners: dict[str, _Owner] = {}
         self._ready: list[Hop] = []
         self._error: StorageFull | StorageFailed | None = None
-        self._serial = 0
         self.spent = False
         self.requests = self.received = 0
         """Number of requests sent, including robots.txt and retries, and of bytes of bodies received, including
@@ -143,8 +142,7 @@ class FetchPool:
     # -- in and out -------------------------------------------------------------------------------
 
     def submit(self, tasks: Sequence[FetchTask]) -> None:
-        """Submits tasks. Their URLs are normalised. A URL that is submitted twice is fetched twice."""
-        serial, pending = self._serial, self._open
+        """Submits tasks. Their URLs are normalised; each is pending at most once."""
         for task in tasks:
             try:
                 host = host_of(task.url)
@@ -159,10 +157,8 @@ class FetchPool:
             if slot.process is None:
                 self._ready.append(failure(task.url, Outcome.INTERNAL, _NO_PROCESS, deferred=True))
                 continue
-            serial += 1
-            pending[serial] = _Pending(task, owner, False)
-            slot.waiting.append(serial)
-        self._serial = serial
+            self._open[task.url] = _Pending(task, owner, False)
+            slot.waiting.append(task.url)
         for slot in self._slots:
             self._hand_out(slot)
 
@@ -271,11 +267,10 @@ class FetchPool:
 
     def _hand_out(self, slot: _Slot) -> None:
         """Sends waiting tasks to the process of a slot, as many as it may have."""
-        serials = [slot.waiting.popleft() for _ in range(min(len(slot.waiting), slot.room - slot.given))]
-        slot.given += len(serials)
-        for start in range(0, len(serials), _MESSAGE):
-            part = serials[start : start + _MESSAGE]
-            self._send(slot, Tasks([(serial, self._open[serial].task) for serial in part]))
+        urls = [slot.waiting.popleft() for _ in range(min(len(slot.waiting), slot.room - slot.given))]
+        slot.given += len(urls)
+        for start in range(0, len(urls), _MESSAGE):
+            self._send(slot, Tasks([self._open[url].task for url in urls[start : start + _MESSAGE]]))
 
     def _read(self, slot: _Slot, restart: bool = True) -> None:
         """Processes the messages from the process of a slot. Replaces the process if it has ended."""
@@ -309,11 +304,11 @@ class FetchPool:
             self.requests += message.requests
             self.spent = self.spent or message.spent
             slot.delivered += len(message.items)
-            for serial, hop in message.items:
+            for hop in message.items:
                 if hop.kind == "doubtful":
                     self._ready.append(hop)
                     continue
-                pending = self._open.pop(serial, None)
+                pending = self._open.pop(hop.url, None)
                 if pending is None:
                     continue
                 slot.given -= 1
@@ -340,8 +335,8 @@ class FetchPool:
         """Starts a process in place of a lost one, and passes on its tasks and the state of its hosts. A task is failed
         instead if it was the only one of this process and another process was lost with it before."""
         waiting = set(slot.waiting)
-        of_slot = [serial for serial, pending in self._open.items() if pending.owner.slot is slot]
-        lost = [serial for serial in of_slot if serial not in waiting]
+        of_slot = [url for url, pending in self._open.items() if pending.owner.slot is slot]
+        lost = [url for url in of_slot if url not in waiting]
         if slot.delivered:
             slot.failed_starts = 0
         elif len(lost) <= 1 or not slot.alive:
@@ -353,8 +348,8 @@ class FetchPool:
         if len(lost) == 1 and self._open[lost[0]].again:
             self._give_up(lost, _LOST)
         else:
-            for serial in lost:
-                self._open[serial] = self._open[serial]._replace(again=True)
+            for url in lost:
+                self._open[url] = self._open[url]._replace(again=True)
             slot.waiting.extendleft(reversed(lost))
             slot.room = max(1, len(lost) // _REDUCTION)
         slot.given = 0
@@ -362,9 +357,10 @@ class FetchPool:
         self._send_known(slot)
         self._hand_out(slot)
 
-    def _give_up(self, serials: Iterable[int], why: str) -> None:
-        for serial in serials:
-            self._ready.append(failure(self._open.pop(serial).task.url, Outcome.INTERNAL, why, deferred=True))
+    def _give_up(self, urls: Iterable[str], why: str) -> None:
+        for url in urls:
+            del self._open[url]
+            self._ready.append(failure(url, Outcome.INTERNAL, why, deferred=True))
 
 
 def _load(slot: _Slot) -> tuple[bool, int]:

@@ -108,9 +108,9 @@ class Sink(Protocol):
 
 
 class Tasks(msgspec.Struct, array_like=True, tag=1, frozen=True):
-    """To a worker: tasks, each with its serial number."""
+    """To a worker."""
 
-    items: Sequence[tuple[int, FetchTask]]
+    items: Sequence[FetchTask]
 
 
 class HostsKnown(msgspec.Struct, array_like=True, tag=7, frozen=True):
@@ -126,14 +126,13 @@ class Stop(msgspec.Struct, array_like=True, tag=3, frozen=True):
 
 
 class Hops(msgspec.Struct, array_like=True, tag=4, frozen=True):
-    """From a worker: hops with the serial numbers of their tasks, and what it sent and received since the last such
-    message: requests, including robots.txt and retries, and bytes of bodies, wanted or not. An empty one is a
-    heartbeat.
+    """From a worker: hops, and what it sent and received since the last such message: requests, including robots.txt
+    and retries, and bytes of bodies, wanted or not. An empty one is a heartbeat.
 
     ``spent``: the limit of received bytes is reached, and no more hops follow.
     """
 
-    items: Sequence[tuple[int, Hop]] = ()
+    items: Sequence[Hop] = ()
     received: int = 0
     requests: int = 0
     spent: bool = False

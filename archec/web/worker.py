@@ -97,8 +97,8 @@ async def _receive(reader: asyncio.StreamReader, fetcher: Fetcher) -> Stop:
     while data := await _read(reader):
         for message in map(decode, inbox.feed(data)):
             if isinstance(message, Tasks):
-                for serial, task in message.items:
-                    fetcher.submit(serial, task)
+                for task in message.items:
+                    fetcher.submit(task)
                 fetcher.start()
             elif isinstance(message, HostsKnown):
                 for host, faults, wait in message.items:
@@ -134,12 +134,12 @@ class _Outbox:
     def __init__(self, loop: asyncio.AbstractEventLoop, writer: asyncio.StreamWriter, tuning: Tuning) -> None:
         self._loop, self._writer, self._tuning = loop, writer, tuning
         self._sent = 0.0
-        self._hops: list[tuple[int, Hop]] = []
+        self._hops: list[Hop] = []
         self._received = self._requests = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def emit(self, serial: int, hop: Hop) -> None:
-        self._hops.append((serial, hop))
+    def emit(self, hop: Hop) -> None:
+        self._hops.append(hop)
         if hop.wait or len(self._hops) >= self._tuning.batch:  # a successor of this process must know the wait
             self.flush()
         elif self._timer is None:

@@ -24,7 +24,7 @@ def queues(per_host: int = 2, delay: float = 0.0, host_failures: int = 3, per_ad
 
 def fill(hosts: HostQueues, *keys: str) -> list[QueuedTask]:
     jobs = [
-        QueuedTask(number, FetchTask(f"http://{key}/{number}"), hosts.host(key))
+        QueuedTask(FetchTask(f"http://{key}/{number}"), hosts.host(key))
         for number, key in enumerate(keys)
     ]
     for job in jobs:
@@ -72,10 +72,10 @@ def test_a_host_is_given_up_after_so_many_faults_in_a_row() -> None:
     assert hosts.failed(host, DOWN) == []
     assert hosts.failed(host, DOWN) == []
     hosts.succeeded(host)
-    hosts.add_later(QueuedTask(9, FetchTask("http://a/9"), host), 100.0)
+    hosts.add_later(QueuedTask(FetchTask("http://a/9"), host), 100.0)
     assert [hosts.failed(host, DOWN) for _ in range(2)] == [[], []]
     fallen = hosts.failed(host, DOWN)
-    assert [job.serial for job in fallen] == [0, 1, 2, 3, 9]
+    assert [job.task.url for job in fallen] == [f"http://a/{number}" for number in (0, 1, 2, 3, 9)]
     assert host.given_up is not None
     assert host.given_up.outcome is Outcome.UNREACHABLE
     assert "a was given up for this run after 3 faults in a row; the last: down" in host.given_up.message
@@ -126,8 +126,9 @@ def test_every_job_ends_exactly_once(per_host: int, delay: float, plan: list[tup
     fates = {}
     for number, (key, fate) in enumerate(plan):
         host = hosts.host(key)
-        fates[number] = fate
-        hosts.add(QueuedTask(number, FetchTask(f"http://{key}/{number}"), host))
+        task = FetchTask(f"http://{key}/{number}")
+        fates[task.url] = fate
+        hosts.add(QueuedTask(task, host))
     now, ended, active, starts = 0.0, [], [], {}
     for _ in range(10_000):
         job = hosts.take(now)
@@ -140,20 +141,20 @@ def test_every_job_ends_exactly_once(per_host: int, delay: float, plan: list[tup
             continue
         if active:
             job = active.pop(0)
-            fate = fates[job.serial]
-            fates[job.serial] = "ok"
+            fate = fates[job.task.url]
+            fates[job.task.url] = "ok"
             if fate == "again":
                 hosts.add_later(job, now + 1.0)
             elif fate == "slow":
                 hosts.slow_down(job.host, now)
                 hosts.add(job)
             else:
-                ended.append(job.serial)
+                ended.append(job.task.url)
                 if fate == "fault":
-                    ended += [fallen.serial for fallen in hosts.failed(job.host, DOWN)]
+                    ended += [fallen.task.url for fallen in hosts.failed(job.host, DOWN)]
             hosts.done(job.host)
         elif (when := hosts.next_time()) is not None:
             now = max(now, when)
         else:
             break
-    assert sorted(ended) == list(range(len(plan)))
+    assert sorted(ended) == sorted(fates)

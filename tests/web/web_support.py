@@ -8,6 +8,7 @@ import hashlib
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -95,17 +96,18 @@ def fetch(
     """The hops of the tasks, in the tasks' order. Every task must end, exactly once. ``fast``: on uvloop. The URLs of
     hops that are taken back go to ``doubtful``."""
 
-    async def run() -> dict[int, Hop]:
-        found: dict[int, Hop] = {}
+    wanted = [task if isinstance(task, FetchTask) else FetchTask(task) for task in tasks]
+
+    async def run() -> list[Hop]:
+        found: list[Hop] = []
         over = asyncio.get_running_loop().create_future()
 
-        def emit(serial: int, hop: Hop) -> None:
+        def emit(hop: Hop) -> None:
             if hop.kind == "doubtful":
                 assert doubtful is not None
                 doubtful.append(hop.url)
                 return
-            assert serial not in found
-            found[serial] = hop
+            found.append(hop)
             if len(found) == len(tasks) and not over.done():
                 over.set_result(None)
 
@@ -116,8 +118,8 @@ def fetch(
             config or settings(), "archec/0.1 (test; ops@example.org)", sink or FolderSink(folder), emit,
             tuning=tuning, carriers=carriers, fatal=fatal, progress=lambda size, requests: None,
         )
-        for serial, task in enumerate(tasks):
-            fetcher.submit(serial, task if isinstance(task, FetchTask) else FetchTask(task))
+        for task in wanted:
+            fetcher.submit(task)
         fetcher.start()
         try:
             await asyncio.wait_for(over, 30)
@@ -132,7 +134,9 @@ def fetch(
         found = uvloop.run(run())
     else:
         found = asyncio.run(run())
-    return [found[serial] for serial in range(len(tasks))]
+    assert Counter(hop.url for hop in found) == Counter(task.url for task in wanted)
+    places = {task.url: number for number, task in enumerate(wanted)}
+    return sorted(found, key=lambda hop: places[hop.url])
 
 
 def fetch_one(folder: Path, task: FetchTask | str, config: FetchConfig | None = None, **more: object) -> Hop:
