@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from archec.archive.commit import CommitItem
 from archec.catalogue.model import Version
@@ -60,7 +61,7 @@ class Bodies:
             return None
         with suppress(NotHeld, CorruptArchive):
             found = digest(self._layout, self._run, hop.url)
-            return hop._replace(md5=found.md5, sha256=found.sha256, size=found.size, temp="")
+            return replace(hop, md5=found.md5, sha256=found.sha256, size=found.size, temp="")
         return None
 
     def left(self, hop: Hop) -> Hop | None:
@@ -138,7 +139,7 @@ class Received:
             self._path.unlink(missing_ok=True)
 
     def add(self, hops: Iterable[Hop]) -> None:
-        data = frame(encode(Hops([hop._replace(head=b"") for hop in hops])))
+        data = frame(encode(Hops([replace(hop, head=b"") for hop in hops])))
         with storage_errors(self._path):
             self._size += self._file.write(data)
 

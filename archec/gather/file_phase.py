@@ -191,7 +191,7 @@ class FilePhase:
             active = self._under_way.get(done.key, "text")
             if active is not None and active.result is not None and active.result.version is not None:
                 version = replace(active.result.version, text=done.md5)
-                self._finish(active, active.result._replace(version=version))
+                self._finish(active, replace(active.result, version=version))
 
     def _heard(self, learnt: HostState | None) -> None:
         if learnt is not None:
@@ -374,14 +374,14 @@ class FilePhase:
                 self._deferred.append(fobi.id)
                 self._finished(active)
             for one in waiting:
-                again = one.answer._replace(deferred=True)
+                again = replace(one.answer, deferred=True)
                 yield one, VisitResult(again, outcome=seen.outcome or "unreachable", target=fobi.id)
             return
         if seen.version is not None and seen.version.sha256 != fobi.history.at(self._run) and not seen.suspect:
-            seen = seen._replace(suspect=self._shared_with(fobi.id, seen.version.sha256, seen.target))
+            seen = replace(seen, suspect=self._shared_with(fobi.id, seen.version.sha256, seen.target))
         effect = visit_for(self._config, fobi, seen, self._at, unnamed=active.unnamed)
         if seen.hops or hop.deferred:
-            effect = effect._replace(hops=seen.hops, deferred=hop.deferred)
+            effect = replace(effect, hops=seen.hops, deferred=hop.deferred)
         item = self._bodies.item(effect, seen)
         if item.placement is not None:
             self._report.stored_bytes += hop.size
@@ -402,7 +402,7 @@ class FilePhase:
                 self._report.put_off(fobi.id, effect.visit.outcome)
             self._finished(active)
         for one in waiting:
-            yield one, self._reached(one, fobi.id, effect, hop._replace(message=seen.message or hop.message))
+            yield one, self._reached(one, fobi.id, effect, replace(hop, message=seen.message or hop.message))
 
     def _finished(self, active: Active) -> None:
         if self._pass.feeder is not None and active.state != "silent":
@@ -428,7 +428,7 @@ class FilePhase:
         """The result of a URL that redirects to ``url``, given the effect and the answer of the visit to ``url``."""
         own, visit = active.answer, effect.visit
         if effect.version is None:
-            failed = own._replace(status=hop.status or own.status, deferred=hop.deferred)
+            failed = replace(own, status=hop.status or own.status, deferred=hop.deferred)
             return VisitResult(failed, outcome=visit.outcome, target=url, message=hop.message)
         if effect.hops >= self._config.fetch.max_redirects:
             return VisitResult(own, outcome="too-many-redirects", target=url, message=_ENDED["too-many-redirects"])

@@ -6,8 +6,8 @@ Pure rules of design section 5.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from archec.catalogue.model import AT_ONCE, Note, Obi, Version, Visit
@@ -22,7 +22,7 @@ from archec.web.task import Hop
 _COMPRESSED = re.compile(r"([-;:]|--)(gzip|br|deflate|zstd)$")
 
 
-class VisitResult(NamedTuple):
+class VisitResult(Struct, frozen=True):
     """The result of a visit to a URL.
 
     ``outcome`` is set for a failure and empty if the contents are known; then ``version`` describes them.
@@ -47,7 +47,7 @@ class VisitResult(NamedTuple):
     tags: str = ""
 
 
-class Effect(NamedTuple):
+class Effect(Struct, frozen=True):
     """The record of a visit, and whether its contents are to be stored under the run's tist.
 
     ``hops`` and ``deferred`` are those of the visit, for URLs that redirect here.

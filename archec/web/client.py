@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import httpx
+from msgspec import Struct
+from msgspec.structs import replace
 
 from archec.config import FetchConfig
 from archec.errors import BadName
@@ -80,7 +81,7 @@ class Flight:
         return bool(self.verdict)
 
 
-class Attempt(NamedTuple):
+class Attempt(Struct, frozen=True):
     """The result of an attempt.
 
     ``lasting``: a retry in this run would give the same result. ``answer``: the state of the connection after the
@@ -130,15 +131,15 @@ class Client:
                 attempt = _without_body(task, response, fields, seen)
         except EXPECTED as error:
             fault = fault_of(error)
-            attempt = Attempt(seen._replace(outcome=fault.outcome, message=fault.message), fault.lasting)
+            attempt = Attempt(replace(seen, outcome=fault.outcome, message=fault.message), fault.lasting)
         except asyncio.CancelledError:
             if not flight.verdict:  # cancelled because the fetcher stops, not by a time limit
                 raise
-            attempt = Attempt(seen._replace(outcome=Outcome.TIMEOUT, message=flight.verdict), flight.lasting)
+            attempt = Attempt(replace(seen, outcome=Outcome.TIMEOUT, message=flight.verdict), flight.lasting)
         finally:
             if response is not None:
                 response.close()
-        return attempt if response is None else attempt._replace(answer=response.answer)
+        return attempt if response is None else replace(attempt, answer=response.answer)
 
     async def open(
         self, url: str, flight: Flight, etag: str = "", last_modified: str = "", *, fresh: bool = False
@@ -180,7 +181,7 @@ class Client:
         self, task: FetchTask, flight: Flight, response: Response, fields: Mapping[str, str], seen: Hop
     ) -> Attempt:
         limit = self._config.max_size
-        too_large = Attempt(seen._replace(outcome=Outcome.TOO_LARGE, message=f"larger than {limit} bytes"))
+        too_large = Attempt(replace(seen, outcome=Outcome.TOO_LARGE, message=f"larger than {limit} bytes"))
         coding = fields.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked", "identity"):
             raise httpx.RemoteProtocolError(f"a transfer coding that was not requested: {coding[:40]}")
@@ -219,7 +220,7 @@ class Client:
         finally:
             if temp is not None:
                 temp.discard()
-        return Attempt(seen._replace(kind="body", temp=name, md5=md5, sha256=sha256, size=size, head=head))
+        return Attempt(replace(seen, kind="body", temp=name, md5=md5, sha256=sha256, size=size, head=head))
 
     async def _drain(self, flight: Flight, response: Response) -> None:
         """Reads a small unwanted body so that its connection can be reused."""
@@ -248,12 +249,12 @@ def _without_body(task: FetchTask, response: Response, fields: Mapping[str, str]
     """The result of a response that is not a file: a redirect, not modified, or a failure."""
     status = seen.status
     if status == 304 and (task.etag or task.last_modified):
-        return Attempt(seen._replace(kind="not-modified", outcome=Outcome.NOT_MODIFIED))
+        return Attempt(replace(seen, kind="not-modified", outcome=Outcome.NOT_MODIFIED))
     if status in _REDIRECTS and fields.get("location"):
         try:
-            return Attempt(seen._replace(kind="redirect", location=location_of(task.url, fields["location"])))
+            return Attempt(replace(seen, kind="redirect", location=location_of(task.url, fields["location"])))
         except BadName as error:
-            return Attempt(seen._replace(outcome=Outcome.BAD_URL, message=f"redirects to: {error.message}"))
+            return Attempt(replace(seen, outcome=Outcome.BAD_URL, message=f"redirects to: {error.message}"))
     outcome = of_status(status)
     message = f"HTTP {status}"
     if outcome is None:
@@ -263,7 +264,7 @@ def _without_body(task: FetchTask, response: Response, fields: Mapping[str, str]
         message += ": a part that was not requested"
     wait = wait_asked(fields, time.time()) if status in BUSY else 0.0
     message = response.message or message
-    return Attempt(seen._replace(outcome=outcome, message=message, wait=wait), not outcome.is_transient)
+    return Attempt(replace(seen, outcome=outcome, message=message, wait=wait), not outcome.is_transient)
 
 
 def _refuse_disguised(host: str) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from msgspec.structs import replace
+
 from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
@@ -195,7 +197,7 @@ class Fetcher:
             if answer is None or (answer.quiet is not False and outcome is not None and outcome.is_transient):
                 self._judge(queued, attempt)  # a failure of the host: no need to check the connection first
             else:
-                held = _Held(queued, attempt._replace(answer=None), answer.alone)
+                held = _Held(queued, replace(attempt, answer=None), answer.alone)
                 self._held.add(held)
                 answer.watch(partial(self._seen, held))
         except (StorageFull, StorageFailed) as error:
@@ -254,7 +256,8 @@ class Fetcher:
         if isinstance(robots, Unknown):
             if robots.wait:
                 self._hosts.ease(queued.host)
-            return failure(url, robots.outcome, robots.message, deferred=not robots.lasting)._replace(wait=robots.wait)
+            hop = failure(url, robots.outcome, robots.message, deferred=not robots.lasting)
+            return replace(hop, wait=robots.wait)
         if not robots.allows(url):
             return failure(url, Outcome.ROBOTS, "robots.txt disallows it")
         if robots.delay > self._config.max_delay:
@@ -280,7 +283,7 @@ class Fetcher:
             if attempt.hop.temp:
                 self._sink.discard(attempt.hop.temp)
             hop = failure(queued.task.url, Outcome.TRUNCATED, "the server sent more than the length it stated")
-            attempt = Attempt(hop._replace(status=attempt.hop.status), lasting=False)
+            attempt = Attempt(replace(hop, status=attempt.hop.status), lasting=False)
         if quiet or held.alone:
             held.emitted = self._judge(queued, attempt)
         elif self._open:
@@ -308,7 +311,7 @@ class Fetcher:
         queued.tries += 1
         if host.given_up is not None:
             self._defer(dropped, host.given_up)
-            self._emit(hop._replace(deferred=True))
+            self._emit(replace(hop, deferred=True))
         elif attempt.lasting or queued.tries > self._config.retries:
             self._emit(hop)
         else:

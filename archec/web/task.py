@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
-import msgspec
+from msgspec import Struct
 
 from archec.web.outcome import Outcome
 
@@ -28,7 +28,7 @@ class FetchTask(NamedTuple):
     last_modified: str = ""
 
 
-class Hop(NamedTuple):
+class Hop(Struct, frozen=True, array_like=True):
     """The result of a task. Redirects are not followed: ``location`` is the target.
 
     ``kind`` is ``body`` (``temp``, ``md5``, ``sha256``, ``size`` are set; the caller owns the temporary file from then
@@ -107,25 +107,25 @@ class Sink(Protocol):
 # -- messages -------------------------------------------------------------------------------------
 
 
-class Tasks(msgspec.Struct, array_like=True, tag=1, frozen=True):
+class Tasks(Struct, array_like=True, tag=1, frozen=True):
     """To a worker."""
 
     items: Sequence[FetchTask]
 
 
-class HostsKnown(msgspec.Struct, array_like=True, tag=7, frozen=True):
+class HostsKnown(Struct, array_like=True, tag=7, frozen=True):
     """To a worker: the known state of hosts: name, consecutive faults, seconds during which no request may be sent."""
 
     items: Sequence[tuple[str, int, float]]
 
 
-class Stop(msgspec.Struct, array_like=True, tag=3, frozen=True):
+class Stop(Struct, array_like=True, tag=3, frozen=True):
     """To a worker: exit. ``finish``: complete the tasks in flight first."""
 
     finish: bool
 
 
-class Hops(msgspec.Struct, array_like=True, tag=4, frozen=True):
+class Hops(Struct, array_like=True, tag=4, frozen=True):
     """From a worker: hops, and what it sent and received since the last such message: requests, including robots.txt
     and retries, and bytes of bodies, wanted or not. An empty one is a heartbeat.
 
@@ -138,7 +138,7 @@ class Hops(msgspec.Struct, array_like=True, tag=4, frozen=True):
     spent: bool = False
 
 
-class Fatal(msgspec.Struct, array_like=True, tag=5, frozen=True):
+class Fatal(Struct, array_like=True, tag=5, frozen=True):
     """From a worker: it cannot write, because no space is left (``full``) or for another reason."""
 
     full: bool

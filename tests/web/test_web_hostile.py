@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 from web_behaviours import rows
 from web_hostile import Hostile, body_of
 from web_support import fetch, fetch_one, leftovers, settings
@@ -100,7 +101,7 @@ def test_redirects_are_handed_back(hostile: Hostile, tmp_path: Path, to: str, lo
     hop = fetch_one(tmp_path, hostile.url(f"/redirect?to={quote(to, safe='')}"))
     assert (hop.kind, hop.outcome, hop.status) == ("redirect", None, 302)
     assert hop.location == location.format(port=hostile.port)
-    assert "secret" not in repr(hop._replace(url=""))
+    assert "secret" not in repr(replace(hop, url=""))
     assert len(hostile.asked) == 1
 
 
