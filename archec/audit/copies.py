@@ -19,12 +19,13 @@ from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
 from archec.store.reader import Directories, follow, open_obi
-from archec.web.door import EXPECTED, BlockingClient, Policy, fault_of, named, open_blocking_client
+from archec.web.door import EXPECTED, URL, BlockingSender, Policy, fault_of, located
 
 MOST = 1 << 36
 """Maximum size in bytes of a file from a copy: an endless one must not fill the disk."""
 _CHUNK = 1 << 18
 _MOST_DESCRIPTOR, _MOST_LISTING = 1 << 16, 1 << 26
+_MOST_HOPS = 10
 _LISTED = re.compile(rb"""href=["']?(?:\./)?(0|[1-9][0-9]{0,17})\.jsonl(?:\.gz)?["' >]""", re.I)
 
 
@@ -75,8 +76,8 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
     if there is no archive, if it has no journals, or if it is this archive itself.
     """
     if _is_url(where):
-        with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
-            yield UrlCopy(where, layout, client)
+        with BlockingSender(Policy.of(config.fetch, config.agent, "remote")) as sender:
+            yield UrlCopy(where, layout, sender)
         return
     theirs = open_layout(_archive_in(Path(where)))
     if theirs.root.resolve() == layout.root.resolve():
@@ -98,8 +99,8 @@ def fanout_in(where: str, config: Config) -> int:
     """The fan-out of the copy at a path or an http(s) URL. Raises :class:`ConfigError` if there is no archive."""
     if not _is_url(where):
         return open_layout(_archive_in(Path(where))).fanout
-    with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
-        return _fanout_at(where.rstrip("/"), client)
+    with BlockingSender(Policy.of(config.fetch, config.agent, "remote")) as sender:
+        return _fanout_at(where.rstrip("/"), sender)
 
 
 def _archive_in(folder: Path) -> Path:
@@ -118,9 +119,9 @@ def _is_url(where: str) -> bool:
     return where.startswith(("http://", "https://"))
 
 
-def _fanout_at(where: str, client: BlockingClient) -> int:
+def _fanout_at(where: str, sender: BlockingSender) -> int:
     try:
-        descriptor = _at_most(_get(client, where, DESCRIPTOR), _MOST_DESCRIPTOR)
+        descriptor = _at_most(_get(sender, where, DESCRIPTOR), _MOST_DESCRIPTOR)
     except ArchecError as error:
         raise ConfigError(
             f"{where}: is not the URL of an archive directory: {error.message}",
@@ -184,10 +185,10 @@ class DirectoryCopy:
 class UrlCopy:
     """An archive directory behind a web server that serves its files unchanged, and follows links."""
 
-    def __init__(self, url: str, layout: Layout, client: BlockingClient) -> None:
-        self._layout, self._client = layout, client
+    def __init__(self, url: str, layout: Layout, sender: BlockingSender) -> None:
+        self._layout, self._sender = layout, sender
         self.where = url.rstrip("/")
-        _same_layout(self.where, _fanout_at(self.where, client), layout)
+        _same_layout(self.where, _fanout_at(self.where, sender), layout)
 
     def size(self, tist: int, id: str) -> int | None:  # noqa: A002
         """See :class:`Copy`."""
@@ -205,23 +206,29 @@ class UrlCopy:
     def runs(self) -> list[int] | None:
         """See :class:`Copy`: the names in the server's directory listing, if it has one."""
         try:
-            page = _at_most(_get(self._client, self.where, f"{RUNS}/"), _MOST_LISTING)
+            page = _at_most(_get(self._sender, self.where, f"{RUNS}/"), _MOST_LISTING)
         except (NotHeld, StorageFailed):
             return None
         return sorted({int(name) for name in _LISTED.findall(page)}) or None
 
     def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
         """See :class:`Copy`."""
-        return _get(self._client, self.where, self._layout.path(tist, id))
+        return _get(self._sender, self.where, self._layout.path(tist, id))
 
     def journal(self, name: str) -> Iterator[bytes]:
-        return _get(self._client, self.where, f"{RUNS}/{name}")
+        return _get(self._sender, self.where, f"{RUNS}/{name}")
 
     def _head(self, path: str) -> Mapping[str, str] | None:
         """The headers of the response to a HEAD request, None if the path does not exist."""
         url = f"{self.where}/{quote(path)}"
         try:
-            response = self._client.head(url, extensions=named(self.where), follow_redirects=True)
+            for _ in range(_MOST_HOPS):
+                named = located(url)[0] == located(self.where)[0]
+                response = self._sender.send("HEAD", url, named=named)
+                response.close()
+                if not 300 <= response.status_code < 400 or "location" not in response.headers:
+                    break
+                url = str(URL(url).join(response.headers["location"]))
         except EXPECTED as error:
             raise StorageFailed(f"{url}: {fault_of(error).message}") from error
         if response.status_code in (404, 410):
@@ -231,16 +238,16 @@ class UrlCopy:
         return response.headers
 
 
-def _get(client: BlockingClient, where: str, path: str) -> Iterator[bytes]:
+def _get(sender: BlockingSender, where: str, path: str) -> Iterator[bytes]:
     """The bytes at a path below the URL of a copy."""
     url = f"{where}/{quote(path)}"
     try:
-        with client.stream("GET", url, extensions=named(where)) as response:
+        with closing(sender.send("GET", url, named=True)) as response:
             if response.status_code in (404, 410):
                 raise NotHeld(f"{url}: is not held")
             if response.status_code != 200:
                 raise StorageFailed(f"{url}: HTTP status {response.status_code}")
-            yield from response.iter_raw()
+            yield from sender.pieces(response)
     except EXPECTED as error:
         raise StorageFailed(f"{url}: {fault_of(error).message}") from error
 

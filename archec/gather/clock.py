@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -29,7 +30,7 @@ from archec.web.headers import http_date
 from archec.web.policy import Policy
 
 if TYPE_CHECKING:
-    from archec.web.door import Client
+    from archec.web.door import Sender
 
 _DAY = 86400
 _LEAP = 90 * _DAY
@@ -90,12 +91,12 @@ def _reading_of(journal: JournalFile) -> ClockReading:
 
 async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
     """The seconds by which those hosts that answer are ahead of this machine."""
-    from archec.web.door import open_client  # with httpx, which only those need who fetch
+    from archec.web.door import Sender  # with httpx, which only those need who fetch
 
     loop, offsets = asyncio.get_running_loop(), list[float]()
     until = loop.time() + _PATIENCE
-    async with open_client(Policy.of(config.fetch, config.agent, "fetch")) as client:
-        asking = {asyncio.ensure_future(_ahead(client, host)) for host in hosts}
+    async with Sender(Policy.of(config.fetch, config.agent, "fetch")) as sender:
+        asking = {asyncio.ensure_future(_ahead(sender, host)) for host in hosts}
         while asking and (left := until - loop.time()) > 0:
             done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             offsets += [ahead for one in done if (ahead := one.result()) is not None]
@@ -107,12 +108,12 @@ async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
     return offsets
 
 
-async def _ahead(client: Client, host: str) -> float | None:
+async def _ahead(sender: Sender, host: str) -> float | None:
     """The number of seconds by which a host's clock is ahead, or None if the host did not send the time."""
     from archec.web.door import EXPECTED
 
     try:
-        async with client.stream("GET", f"http://{host}/robots.txt") as response:
+        async with aclosing(await sender.send("GET", f"http://{host}/robots.txt")) as response:
             date = http_date(response.headers.get("date", ""))
     except EXPECTED:
         return None

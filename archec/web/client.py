@@ -37,8 +37,8 @@ _BLANKS = bytes(32 if code < 32 or code == 127 else code for code in range(256))
 class Flight:
     """A request in flight. Times are those of the event loop. ``verdict`` states the limit that was exceeded, if any.
 
-    Checking all flights periodically is cheaper than several timers for each, and detects what a timeout per read does
-    not: a server that sends one byte a second.
+    Checking all flights periodically is cheaper than several timers for each, and detects what the transport's timeout
+    per read does not: a server that sends one byte a second.
     """
 
     started: float
@@ -46,11 +46,10 @@ class Flight:
     """The task to cancel when a limit is exceeded."""
     on_release: Callable[[], None] | None = None
     """Called once, when the request is complete; its body may still have to be written."""
-    sent: float = 0.0
+    is_sent: bool = False
+    """Whether there was a connection for the request."""
     head_at: float = 0.0
     """When the response head arrived."""
-    last: float = 0.0
-    """When the last chunk of the body arrived."""
     received: int = 0
     verdict: str = ""
     lasting: bool = False
@@ -66,17 +65,13 @@ class Flight:
         """Whether a time limit has been exceeded. Returns True only once."""
         if self.verdict:
             return False
+        taken = now - self.head_at if self.head_at else 0.0
         if now - self.started > config.total_timeout:
             self.verdict, self.lasting = f"took longer than {config.total_timeout:g} s", True
-        elif not self.head_at:
-            if self.sent and now - self.sent > config.idle_timeout:
-                self.verdict = f"no answer within {config.idle_timeout:g} s"
-            elif not self.sent and now - self.started > 1.5 * config.connect_timeout:
-                # connect_timeout applies to resolving and to connecting; this is a safety net for both
-                self.verdict = f"no connection within {config.connect_timeout:g} s"
-        elif now - self.last > config.idle_timeout:
-            self.verdict = f"no data for {config.idle_timeout:g} s within the body"
-        elif now - self.head_at > tuning.rate_grace and self.received < config.min_rate * (now - self.head_at):
+        elif not self.is_sent and now - self.started > 1.5 * config.connect_timeout:
+            # connect_timeout applies to resolving and to connecting; this is a safety net for both
+            self.verdict = f"no connection within {config.connect_timeout:g} s"
+        elif taken > tuning.rate_grace and self.received < config.min_rate * taken:
             self.verdict, self.lasting = f"slower than {config.min_rate} bytes per second", True
         return bool(self.verdict)
 
@@ -149,7 +144,6 @@ class Client:
         ``fresh``: use a new connection, so that no response to an earlier request can be taken for the one to this
         request.
         """
-        loop = asyncio.get_running_loop()
         scheme, _, rest = url.partition("://")
         slash = rest.find("/")
         # Keeps line ends and blanks out of the request line, whatever the source of the URL.
@@ -161,7 +155,7 @@ class Client:
             headers = (*headers, *((name, _header_bytes(value)) for name, value in pairs if value))
 
         def sent() -> None:
-            flight.sent = loop.time()
+            flight.is_sent = True
             self.progress(0, 1)
 
         try:
@@ -174,7 +168,7 @@ class Client:
             "GET", origin, rest[slash:].encode("ascii"), headers, connect_timeout=timeout, sent=sent, fresh=fresh
         )
         response = await (self._transports.ftp if scheme == "ftp" else self._transports.http).send(request)
-        flight.head_at = flight.last = loop.time()
+        flight.head_at = asyncio.get_running_loop().time()
         return response
 
     async def _body(
@@ -189,14 +183,12 @@ class Client:
         length = int(stated[:18]) if stated.isascii() and stated.isdecimal() else -1
         if length > limit:
             return too_large
-        loop = asyncio.get_running_loop()
         temp: TempLike | None = None
         unwritten: list[bytes] = []
         head = b""
         try:
             async for chunk in response:
                 flight.received += len(chunk)
-                flight.last = loop.time()
                 self.progress(len(chunk), 0)
                 if flight.received > limit:
                     return too_large
@@ -227,7 +219,6 @@ class Client:
         with suppress(*EXPECTED):
             async for chunk in response:
                 flight.received += len(chunk)
-                flight.last = asyncio.get_running_loop().time()
                 self.progress(len(chunk), 0)
                 if flight.received > self._tuning.drain:
                     return

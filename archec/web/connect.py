@@ -33,11 +33,13 @@ MAX_ADDRESSES = 4
 
 
 class Connector:
-    """Opens connections to addresses that the guard has checked. ``received`` is called with the number of bytes
-    received; ``issuers`` fetches a certificate from a URL; the transport sets it."""
+    """Opens connections to addresses that the guard has checked. ``received`` and ``timeout`` are those of
+    ``H1Connection``; ``issuers`` fetches a certificate from a URL; the transport sets it."""
 
-    def __init__(self, guard: Guard, tls: Tls, received: Callable[[int], None] | None = None) -> None:
-        self._received = received
+    def __init__(
+        self, guard: Guard, tls: Tls, received: Callable[[int], None] | None = None, timeout: float | None = None
+    ) -> None:
+        self._received, self._timeout = received, timeout
         self.guard = guard
         self._tls = tls
         self.issuers: Callable[[str], Awaitable[bytes]]
@@ -105,7 +107,7 @@ class Connector:
     async def _open(self, address: str, port: int, host: str, context: ssl.SSLContext | None) -> H1Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: H1Connection(loop, self._received),
+            lambda: H1Connection(loop, self._received, self._timeout),
             address,
             port,
             ssl=context,

@@ -1,19 +1,15 @@
-"""The public entry to the web, for everything except the fetching of files: an httpx client with a policy.
+"""The public entry to the web, for everything except the fetching of files: requests under a policy.
 
 ::
 
-    async with open_client(Policy.of(config.fetch, config.agent, "platform")) as client:
-        response = await client.get("https://api.example.org/records/7")
-        async with client.stream("GET", url, headers={"Range": "bytes=0-99"}) as response:
-            async for piece in response.aiter_raw():
+    async with Sender(Policy.of(config.fetch, config.agent, "platform")) as sender:
+        async with aclosing(await sender.send("GET", url, {"Range": "bytes=0-99"})) as response:
+            async for piece in response:
                 ...
 
-The client has all features of ``httpx.AsyncClient``: any method, JSON, bodies that stream in both directions. Redirects
-are followed only with ``follow_redirects=True``, and the guard checks each hop like a first URL. Private addresses are
-allowed only for requests with ``extensions=named(url)``, which states that the operator has configured the host.
-Cookies are ignored, and so is the environment, except for its proxies.
-
-A ``Sender`` sends single requests without redirects, without httpx, in a fraction of the time.
+Any method, bodies that stream in both directions. Redirects are not followed: whoever follows one sends another
+request, which the guard checks like the first. Private addresses are allowed only for requests that are ``named``,
+which states that the operator has configured the host. The environment is ignored, except for its proxies.
 
 Errors are instances of ``EXPECTED``; ``fault_of`` maps each to an outcome and a message.
 """
@@ -23,15 +19,12 @@ from __future__ import annotations
 import asyncio
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterator, Mapping
-from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from contextlib import closing
+from time import monotonic
 
 import httpx
 from httpx import URL
-from httpx import AsyncClient as Client
-from httpx import Client as BlockingClient
 
 from archec.web.faults import EXPECTED, TooLarge, fault_of
 from archec.web.headers import unpack
@@ -42,8 +35,7 @@ from archec.web.transport import transports
 __all__ = [
     "EXPECTED",
     "URL",
-    "BlockingClient",
-    "Client",
+    "BlockingSender",
     "Policy",
     "Response",
     "Sender",
@@ -51,30 +43,16 @@ __all__ = [
     "content",
     "fault_of",
     "located",
-    "named",
-    "open_blocking_client",
-    "open_client",
 ]
-
-T = TypeVar("T")
 
 _CONCURRENCY = 64
 """Maximum number of idle connections."""
-_MAX_REDIRECTS = 10
-_NORMAL = re.compile(r"(https?://[a-z0-9.-]+(?::\d+)?)(/(?:[\w.~!$&()*+,;=:@/?-]|%[\dA-Fa-f]{2}){0,8192})", re.ASCII)
+_SIMPLE = "[A-Za-z0-9_.~!$&()*+,;=:@/?-]*"
+_NORMAL = re.compile(rf"(https?://[a-z0-9.-]+(?::[0-9]+)?)(/{_SIMPLE}(?:%[0-9A-Fa-f]{{2}}{_SIMPLE})*)")
+_MAX_NORMAL = 8192
 """URLs that httpx would not change, split into origin and rest."""
 _BODIES = frozenset({"POST", "PUT", "PATCH"})
 """Methods whose requests state their length even if there is no body."""
-
-
-def open_client(policy: Policy, *, tuning: Tuning | None = None) -> Client:
-    """Returns a client for ``async with``. It may be used for many requests at once."""
-    return Client(transport=_SenderTransport(Sender(policy, tuning or Tuning())), **_settings(policy))
-
-
-def open_blocking_client(policy: Policy) -> BlockingClient:
-    """The same for code without an event loop, for ``with`` and a single thread. Request bodies must be in memory."""
-    return BlockingClient(transport=_Blocking(policy), **_settings(policy))
 
 
 class Sender:
@@ -84,15 +62,16 @@ class Sender:
         tuning = tuning or Tuning()
         self._policy, self._grace = policy, tuning.rate_grace
         self._carriers = transports(policy, tuning, _CONCURRENCY)
-        self._fields = {_bytes(name).lower(): (_bytes(name), _bytes(value)) for name, value in _headers(policy).items()}
+        self._fields = {
+            b"user-agent": (b"User-Agent", _bytes(policy.agent)),
+            b"accept": (b"Accept", b"*/*"),
+            b"accept-encoding": (b"Accept-Encoding", b"identity"),
+        }
 
     async def __aenter__(self) -> Sender:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
         """Closes the idle connections."""
         await self._carriers.http.aclose()
         await self._carriers.ftp.aclose()
@@ -119,11 +98,9 @@ class Sender:
             content = _chunked(content)
         elif content is None and method in _BODIES:
             fields.setdefault(b"content-length", (b"Content-Length", b"0"))
-        timeout = self._policy.idle_timeout or None
+        timeout = self._policy.connect_timeout
         response = await self.carry(
-            Request(
-                method, origin, target, tuple(fields.values()), content, named, self._policy.connect_timeout, timeout
-            )
+            Request(method, origin, target, tuple(fields.values()), content, named, timeout)
         )
         response.url = url
         return response
@@ -131,37 +108,46 @@ class Sender:
     async def carry(self, request: Request) -> Response:
         """Sends a request as it is. The response has the limits of the policy."""
         carrier = self._carriers.ftp if request.origin.scheme == "ftp" else self._carriers.http
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+        started = monotonic()
         response = await carrier.send(request)
-        response.bound(self._policy, self._grace, started, loop.time)
+        response.bound(self._policy, self._grace, started)
         return response
+
+
+class BlockingSender:
+    """The same for code without an event loop, for ``with`` and a single thread."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._sender = Sender(policy)
+
+    def __enter__(self) -> BlockingSender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.run_until_complete(self._sender.__aexit__())
+        self._loop.close()
+
+    def send(self, method: str, url: str, *, named: bool = False) -> Response:
+        """See ``Sender``."""
+        return self._loop.run_until_complete(self._sender.send(method, url, named=named))
+
+    def pieces(self, response: Response) -> Iterator[bytes]:
+        """The body of a response, which is closed at its end."""
+        with closing(response):
+            while piece := self._loop.run_until_complete(anext(response, b"")):
+                yield piece
 
 
 def located(url: str) -> tuple[Origin, bytes, bytes]:
     """Origin and target of a URL, and the value of Authorization for its user. Only a URL that is not normalised is
     parsed as a whole. Raises httpx.InvalidURL, httpx.UnsupportedProtocol."""
-    found = _NORMAL.fullmatch(url)
+    found = _NORMAL.fullmatch(url) if len(url) < _MAX_NORMAL else None
     if found is not None and "/." not in found[2]:
         return origin_at(found[1]), found[2].encode("ascii"), b""
     whole = URL(url)
     user = f"{whole.username}:{whole.password}".encode()
     return origin_of(whole), whole.raw_path, b"Basic " + b64encode(user) if whole.userinfo else b""
-
-
-def named(url: str | URL) -> dict[str, Any]:
-    """Request ``extensions`` for a URL that the operator has configured: its host and port need not be public.
-
-    Redirects to the same host and port are exempt, too; all others are not.
-
-    Raises:
-        httpx.InvalidURL: the URL is invalid.
-    """
-    return {"named": _address(origin_of(URL(url)))}
-
-
-def _address(origin: Origin) -> tuple[str, int]:
-    return origin.host, origin.port
 
 
 def _bytes(text: str) -> bytes:
@@ -198,90 +184,3 @@ async def _chunked(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         if piece:
             yield b"%x\r\n%b\r\n" % (len(piece), piece)
     yield b"0\r\n\r\n"
-
-
-def _headers(policy: Policy) -> dict[str, str]:
-    return {"User-Agent": policy.agent, "Accept": "*/*", "Accept-Encoding": "identity"}
-
-
-def _settings(policy: Policy) -> dict[str, Any]:
-    return {
-        "headers": _headers(policy),
-        "timeout": httpx.Timeout(policy.idle_timeout or None, connect=policy.connect_timeout, pool=None),
-        "max_redirects": _MAX_REDIRECTS,
-        "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        "trust_env": False,
-    }
-
-
-class _SenderTransport(httpx.AsyncBaseTransport):
-    """A sender as a transport of httpx."""
-
-    def __init__(self, sender: Sender) -> None:
-        self._sender = sender
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        origin, headers, timeouts = origin_of(request.url), request.headers, request.extensions["timeout"]
-        stream = cast(AsyncIterable[bytes], request.stream)
-        content = _chunked(stream) if "transfer-encoding" in headers else None
-        if "content-length" in headers:
-            content = stream.__aiter__()
-        is_named = request.extensions.get("named") == _address(origin)
-        response = await self._sender.carry(
-            Request(
-                request.method, origin, request.url.raw_path, headers.raw, content, is_named,
-                timeouts["connect"] or 0.0, timeouts["read"],
-            )
-        )  # fmt: skip
-        return httpx.Response(response.status_code, headers=list(response.raw), stream=_Body(response))
-
-    async def aclose(self) -> None:
-        await self._sender.aclose()
-
-
-@dataclass(slots=True, eq=False)
-class _Body(httpx.AsyncByteStream):
-    """The body of a response as a stream of httpx."""
-
-    response: Response
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self.response
-
-    async def aclose(self) -> None:
-        self.response.close()
-
-
-class _Blocking(httpx.BaseTransport):
-    """The same for blocking code: runs it in an event loop of its own."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._door = _SenderTransport(Sender(policy))
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        response = self._run(self._door.handle_async_request(request))
-        response.stream = _BlockingBody(self._run, cast(httpx.AsyncByteStream, response.stream))
-        return response
-
-    def close(self) -> None:
-        """Closes the idle connections and the event loop."""
-        self._run(self._door.aclose())
-        self._loop.close()
-
-    def _run(self, awaitable: Awaitable[T]) -> T:
-        return self._loop.run_until_complete(awaitable)
-
-
-@dataclass(slots=True, eq=False)
-class _BlockingBody(httpx.SyncByteStream):
-    run: Any
-    stream: httpx.AsyncByteStream
-
-    def __iter__(self) -> Iterator[bytes]:
-        pieces = self.stream.__aiter__()
-        while piece := self.run(anext(pieces, b"")):
-            yield piece
-
-    def close(self) -> None:
-        self.run(self.stream.aclose())

@@ -68,16 +68,27 @@ class Answer:
 class H1Connection(asyncio.Protocol):
     """Call ``exchange``, then ``read`` until it returns ``b""``. Then ``reusable`` says whether to keep the connection.
 
-    ``received`` is called with the number of bytes received; the socket buffer is small then.
+    ``received`` is called with the number of bytes received; the socket buffer is small then. ``timeout`` in seconds
+    applies to sending each piece of a request, to the response head, and to each piece of its body.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, received: Callable[[int], None] | None = None) -> None:
-        self._loop = loop
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        received: Callable[[int], None] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.loop = loop
         self._on_received = received
+        self._timeout = timeout
+        self._timer: asyncio.TimerHandle | None = None
+        """Looks for a wait that has become too long."""
+        self._waiting: asyncio.Future[None] | None = None
+        """What is waited for, until ``_due`` at most."""
+        self._due = 0.0
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = None
         self._head: asyncio.Future[None] | None = None
-        self._waiter: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         """Set while the transport accepts no more bytes of a request."""
         self.address = ""
@@ -106,7 +117,6 @@ class H1Connection(asyncio.Protocol):
         self._complete = self._keep = self._surplus = self._received = self._unsent = self._bodiless = False
         self._error: Exception | None = None
         self._paused = False
-        self._timeout: float | None = None
 
     # -- used by the transport --------------------------------------------------------------------
 
@@ -117,14 +127,12 @@ class H1Connection(asyncio.Protocol):
         *,
         alone: bool = False,
         bodiless: bool = False,
-        timeout: float | None = None,
     ) -> None:
         """Sends a request and waits for the response head: ``status`` and ``headers``.
 
         ``body`` is the request body, framed as it is to be sent. If the response arrives before all of it was sent, the
         rest is not sent. ``alone``: the connection is used for this request only. ``bodiless``: the response has no
-        body, whatever its headers say (HEAD). ``timeout`` in seconds applies to sending each piece, to the response
-        head, and to each piece of its body.
+        body, whatever its headers say (HEAD).
 
         Raises:
             Stale: this connection was reused and turned out to be closed.
@@ -132,7 +140,7 @@ class H1Connection(asyncio.Protocol):
             httpx.WriteTimeout, httpx.ReadTimeout: the server took too long.
         """
         self._reset()
-        self._bodiless, self._timeout = bodiless, timeout
+        self._bodiless = bodiless
         self.answers.append(Answer(alone=alone))
         reused = self.used > 0
         self.used += 1
@@ -150,7 +158,7 @@ class H1Connection(asyncio.Protocol):
             lenient_optional_cr_before_lf=True,
             lenient_spaces_after_chunk_size=True,
         )
-        head = self._head = self._loop.create_future()
+        head = self._head = self.loop.create_future()
         self._transport.write(request)
         if body is not None:
             await self._send(body, head)
@@ -189,8 +197,7 @@ class H1Connection(asyncio.Protocol):
                 if self._surplus:
                     raise Truncated("the server sent more than the announced length")
                 return b""
-            self._waiter = self._loop.create_future()
-            await self._wait(self._waiter, "silent for {:g} s in mid-body")
+            await self._wait(self.loop.create_future(), "silent for {:g} s in mid-body")
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         if self._paused and not self._transport.is_closing():
             self._paused = False
@@ -200,17 +207,24 @@ class H1Connection(asyncio.Protocol):
         return b"".join(chunks)
 
     async def _wait(self, future: asyncio.Future[None], what: str) -> None:
-        """Awaits a future of this connection. Unlike ``asyncio.wait_for``, it creates no second future."""
-        if self._timeout is None:
-            await future
-            return
-        timer = self._loop.call_later(self._timeout, _expire, future)
+        """Awaits a future of this connection. One timer serves all waits, since most are short."""
+        self._waiting = future
+        if self._timeout is not None:
+            self._due = self.loop.time() + self._timeout
+            self._timer = self._timer or self.loop.call_at(self._due, self._expire)
         try:
             await future
         except asyncio.TimeoutError:
             raise httpx.ReadTimeout(what.format(self._timeout)) from None
-        finally:
-            timer.cancel()
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self._waiting is None or self._waiting.done():
+            return
+        if self._due <= self.loop.time():
+            self._waiting.set_exception(asyncio.TimeoutError())
+        else:
+            self._timer = self.loop.call_at(self._due, self._expire)
 
     @property
     def reusable(self) -> bool:
@@ -228,7 +242,7 @@ class H1Connection(asyncio.Protocol):
     def rest(self) -> None:
         """Marks the connection as idle. Any data that arrives from now on closes it."""
         self._parser = None
-        self.idle_since = self._loop.time()
+        self.idle_since = self.loop.time()
 
     def is_quiet(self) -> bool:
         """Whether the socket has nothing to read."""
@@ -324,9 +338,6 @@ class H1Connection(asyncio.Protocol):
                 return
             else:
                 self._fail(httpx.RemoteProtocolError(f"the answer is not HTTP: {error}"))
-        if self._surplus:
-            self.surplus()
-            return
         if self._buffered == before and not self._complete:
             self._overhead += len(data)
             if self._overhead > _MAX_BYTES:
@@ -334,9 +345,12 @@ class H1Connection(asyncio.Protocol):
                 self._fail(httpx.RemoteProtocolError(f"the {what} exceeds {_MAX_BYTES} bytes"))
         else:
             self._overhead = 0
+            self._wake()
+        if self._surplus:
+            self.surplus()
 
     def pause_writing(self) -> None:
-        self._writable = self._loop.create_future()
+        self._writable = self.loop.create_future()
 
     def resume_writing(self) -> None:
         writable, self._writable = self._writable, None
@@ -345,6 +359,8 @@ class H1Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        if self._timer is not None:
+            self._timer.cancel()
         self.resume_writing()
         self._transport.close()  # a TLS transport does not notice by itself
         if self._complete or self._error is not None:
@@ -399,7 +415,6 @@ class H1Connection(asyncio.Protocol):
         if self._buffered > _HIGH_WATER and not self._paused and not self.lost:
             self._paused = True
             self._transport.pause_reading()
-        self._wake()
 
     def on_message_complete(self) -> None:
         if self._parser is None or self._complete:
@@ -410,7 +425,6 @@ class H1Connection(asyncio.Protocol):
             return
         self._complete = True
         self._keep = self._parser.should_keep_alive()
-        self._wake()
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -444,10 +458,6 @@ class H1Connection(asyncio.Protocol):
         self.abort()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-
-def _expire(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_exception(asyncio.TimeoutError())
+        """Ends a wait for a piece of a body."""
+        if self._waiting is not None and self._waiting is not self._head and not self._waiting.done():
+            self._waiting.set_result(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
+from time import monotonic
 from typing import NamedTuple
 
 import httpx
@@ -45,12 +46,11 @@ def origin_at(text: str) -> Origin:
 
 
 class Request(NamedTuple):
-    """A request. Timeouts are in seconds.
+    """A request.
 
     ``target`` is sent exactly as it is. ``content`` is framed as it is to be sent, and ``headers`` state its framing.
-    ``named``: the operator has configured the origin, so its addresses need not be public. ``read_timeout`` applies to
-    each piece of the content, to the response head and to each piece of its body. ``sent`` is called once there is a
-    connection. ``fresh``: use a new connection.
+    ``named``: the operator has configured the origin, so its addresses need not be public. ``sent`` is called once
+    there is a connection. ``fresh``: use a new connection.
     """
 
     method: str
@@ -60,7 +60,6 @@ class Request(NamedTuple):
     content: AsyncIterator[bytes] | None = None
     named: bool = False
     connect_timeout: float = 0.0
-    read_timeout: float | None = None
     sent: Callable[[], None] | None = None
     fresh: bool = False
 
@@ -100,11 +99,15 @@ class Response:
         if self._headers is None:
             self._headers = {}
             for raw_name, value in self.raw:
-                name, text = raw_name.decode("latin-1").lower(), _text(value)
+                name = raw_name.decode("latin-1").lower()
+                try:
+                    text = value.decode()
+                except UnicodeDecodeError:
+                    text = value.decode("latin-1")
                 self._headers[name] = f"{self._headers[name]}, {text}" if name in self._headers else text
         return self._headers
 
-    def bound(self, policy: Policy, grace: float, started: float, clock: Callable[[], float]) -> None:
+    def bound(self, policy: Policy, grace: float, started: float, clock: Callable[[], float] = monotonic) -> None:
         """Sets limits to the body: iterating raises an error if it is too large, too slow or takes too long.
 
         Limits are checked for each piece, so a silent server may exceed ``total_timeout`` by up to ``idle_timeout``.
@@ -155,10 +158,3 @@ class Response:
     async def aclose(self) -> None:
         """The same, for ``aclosing``."""
         self.close()
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return value.decode("latin-1")

@@ -146,16 +146,8 @@ class Deny:
             for denial in denials
             for network in denial.networks
         ]
-
-    @property
-    def has_networks(self) -> bool:
-        """Whether networks are denied."""
-        return bool(self._networks)
-
-    @property
-    def has_urls(self) -> bool:
-        """Whether hosts or patterns of URLs are denied."""
-        return bool(self._hosts or self._urls)
+        self.has_networks = bool(self._networks)
+        self.has_urls = bool(self._hosts or self._urls)
 
     def reason(self, url: str) -> str:
         """Why a normalised URL must not be fetched, or ""."""

@@ -67,7 +67,7 @@ class DirectTransport:
     def __init__(self, connector: Connector, proxies: Proxies, keep: int, tuning: Tuning) -> None:
         self._connector = connector
         connector.issuers = self._issuer
-        self._proxies = proxies
+        self._proxies = proxies or None
         self._keep = keep
         self._tuning = tuning
         self._idle: dict[object, list[H1Connection]] = {}
@@ -81,7 +81,7 @@ class DirectTransport:
         """See :class:`Transport`."""
         self._connector.guard.check_request(request)
         method, origin, target = request.method, request.origin, request.target
-        proxy = self._proxies.choose(origin.scheme, origin.netloc) if self._proxies else None
+        proxy = self._proxies and self._proxies.choose(origin.scheme, origin.netloc)
         if origin.scheme != "http" and not (origin.scheme == "https" or proxy is not None):
             raise httpx.UnsupportedProtocol(f"{origin.scheme} is not supported")
         timeout = request.connect_timeout or 20.0
@@ -121,7 +121,6 @@ class DirectTransport:
                     request.content,
                     alone=alone,
                     bodiless=method == "HEAD",
-                    timeout=request.read_timeout,
                 )
             except Stale:  # only a kept connection raises it, and the next one is new, so this loop ends
                 kept = False
@@ -153,7 +152,7 @@ class DirectTransport:
         if len(self._resting) > self._keep:
             self._drop(next(iter(self._resting)))
         if self._tending is None:
-            self._tending = asyncio.get_running_loop().call_later(self._tuning.quiet, self._tend)
+            self._tending = connection.loop.call_later(self._tuning.quiet, self._tend)
 
     def _tend(self) -> None:
         """Checks resting connections for surplus bytes. Closes those that will not be reused or have been idle for too
@@ -265,7 +264,7 @@ def transports(
     proxies = Proxies(policy.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
     tls = Tls(old=policy.old_tls, insecure_hosts=policy.insecure_hosts)
-    http = DirectTransport(Connector(guard, tls, received), proxies, keep, tuning)
+    http = DirectTransport(Connector(guard, tls, received, policy.idle_timeout or None), proxies, keep, tuning)
     if proxies.covers("ftp"):
         return Transports(http, http, guard, proxies)
     ftp = FtpTransport(guard, concurrency, policy.idle_timeout, policy.contact, received)

@@ -6,7 +6,10 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, tree, verified
@@ -15,16 +18,18 @@ from gather_support import Member, archec_inline, killing, make, run, start_cli,
 
 from archec.archive.budget import Budget
 from archec.audit import fixity as fixity_module
+from archec.audit.copies import UrlCopy
 from archec.audit.last_checked import Checked, Memory, fixity, memory_path
 from archec.audit.opening import opened_for_audit
 from archec.audit.verify import Scope, Summary, verify
 from archec.cli.main import cli
 from archec.config import Config
-from archec.errors import ArchecError, LockHeld, UsageError
+from archec.errors import ArchecError, LockHeld, StorageFailed, UsageError
 from archec.progress import Silent
 from archec.store.journal_reader import journals
-from archec.store.layout import open_layout
+from archec.store.layout import DESCRIPTOR, open_layout
 from archec.store.lock import RunLock
+from archec.web.door import BlockingSender, Policy
 
 
 def remembered(config: Config) -> dict[int, Checked]:
@@ -276,6 +281,40 @@ def test_commands(world: World, pristine: World) -> None:
     assert done.code == 0, done.out
     assert done.out.count(b"repaired from") == 2
     assert archec_inline(world.config, "check", "--fix").code == 0
+
+
+def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None:
+    """As far as its sizes are asked for; a redirect to another private address is refused."""
+
+    class Moved(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{where}{self.path}")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+            """Nothing to the terminal."""
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write((world.config.store_path / DESCRIPTOR).read_bytes())
+
+    run = journals(open_layout(world.config.store_path))[0].tist
+    with ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server:
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        for networks, where in (((), "/again"), ((), served), (("127.0.0.0/8",), served)):
+            fetch = replace(world.config.fetch, allow_networks=networks)
+            config = replace(world.config, fetch=fetch)
+            layout = open_layout(world.config.store_path)
+            with BlockingSender(Policy.of(config.fetch, config.agent, "remote")) as sender:
+                copy = UrlCopy(f"http://127.0.0.1:{server.server_port}", layout, sender)
+                if networks:
+                    assert copy.has_journal(run)
+                else:
+                    with pytest.raises(StorageFailed, match="HTTP status 302" if where == "/again" else "not a public"):
+                        copy.has_journal(run)
+        server.shutdown()
 
 
 def test_bad_usage(world: World) -> None:

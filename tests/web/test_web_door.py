@@ -10,8 +10,9 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -25,16 +26,13 @@ from archec.web.connect import Connector
 from archec.web.door import (
     EXPECTED,
     URL,
-    Client,
+    BlockingSender,
     Policy,
     Sender,
     TooLarge,
     content,
     fault_of,
     located,
-    named,
-    open_blocking_client,
-    open_client,
 )
 from archec.web.faults import Blocked, Denied
 from archec.web.guard import Guard, SystemResolver
@@ -44,6 +42,42 @@ from archec.web.outcome import Outcome
 from archec.web.tls import Tls
 
 POLICY = Policy("archec/0.1 (test)", idle_timeout=1.0, connect_timeout=2.0)
+
+
+HEADERS = {"User-Agent": POLICY.agent, "Accept": "*/*", "Accept-Encoding": "identity"}
+NO_COOKIES = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+
+
+class Over(httpx.AsyncBaseTransport):
+    """A sender as a transport of httpx, whose client has more features than the door."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        headers = {name.decode(): value.decode() for name, value in request.headers.raw}
+        content = cast(AsyncIterator[bytes], request.stream).__aiter__()
+        is_framed = not {"content-length", "transfer-encoding"}.isdisjoint(request.headers)
+        url, named = str(request.url), request.extensions.get("named")
+        trusted = named is not None and located(named)[0] == located(url)[0]
+        sent = await self._sender.send(request.method, url, headers, content if is_framed else None, named=trusted)
+        return httpx.Response(sent.status_code, headers=list(sent.raw), stream=Stream(sent))
+
+
+class Stream(httpx.AsyncByteStream):
+    def __init__(self, response: Response) -> None:
+        self._response = response
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._response
+
+    async def aclose(self) -> None:
+        self._response.close()
+
+
+def named(url: str) -> dict[str, str]:
+    """Request extensions for a URL that the operator has configured."""
+    return {"named": url}
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -124,9 +158,12 @@ def echo() -> Iterator[EchoServer]:
         server.shutdown()
 
 
-def through(act: Callable[[Client], Coroutine[Any, Any, Any]], policy: Policy = POLICY) -> Any:
+def through(act: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]], policy: Policy = POLICY) -> Any:
     async def run() -> Any:
-        async with open_client(policy, tuning=dataclasses.replace(QUICK, rate_grace=0.2)) as client:
+        async with (
+            Sender(policy, dataclasses.replace(QUICK, rate_grace=0.2)) as sender,
+            httpx.AsyncClient(transport=Over(sender), headers=HEADERS, cookies=NO_COOKIES) as client,
+        ):
             return await act(client)
 
     return asyncio.run(run())
@@ -134,7 +171,7 @@ def through(act: Callable[[Client], Coroutine[Any, Any, Any]], policy: Policy = 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 def test_any_method_with_json_and_headers(echo: EchoServer, method: str) -> None:
-    async def act(client: Client) -> Any:
+    async def act(client: httpx.AsyncClient) -> Any:
         sent = {"json": {"a": 1}} if method in ("POST", "PUT", "PATCH") else {}
         response = await client.request(
             method, f"{echo.url}/x", headers={"Authorization": "Bearer t"}, extensions=named(echo.url), **sent
@@ -148,7 +185,7 @@ def test_any_method_with_json_and_headers(echo: EchoServer, method: str) -> None
 
 
 def test_head_has_no_body_and_keeps_its_connection(echo: EchoServer) -> None:
-    async def act(client: Client) -> None:
+    async def act(client: httpx.AsyncClient) -> None:
         for _ in range(3):
             response = await client.head(f"{echo.url}/x", extensions=named(echo.url))
             assert int(response.headers["content-length"]) > 0
@@ -159,7 +196,7 @@ def test_head_has_no_body_and_keeps_its_connection(echo: EchoServer) -> None:
 
 
 def test_a_range_is_asked_for_and_given(echo: EchoServer) -> None:
-    async def act(client: Client) -> tuple[int, bytes]:
+    async def act(client: httpx.AsyncClient) -> tuple[int, bytes]:
         response = await client.get(f"{echo.url}/range", headers={"Range": "bytes=5-8"}, extensions=named(echo.url))
         return response.status_code, response.content
 
@@ -172,7 +209,7 @@ def test_bodies_stream_in_both_directions(echo: EchoServer) -> None:
             yield b"x" * 65_536
             yield b""
 
-    async def act(client: Client) -> Any:
+    async def act(client: httpx.AsyncClient) -> Any:
         async with client.stream("PUT", f"{echo.url}/x", content=pieces(), extensions=named(echo.url)) as response:
             return json.loads(b"".join([piece async for piece in response.aiter_raw()]))
 
@@ -190,7 +227,7 @@ def test_an_answer_before_the_end_of_the_body_is_the_answer(echo: EchoServer) ->
             sent += 65_536
             yield b"x" * 65_536
 
-    async def act(client: Client) -> int:
+    async def act(client: httpx.AsyncClient) -> int:
         try:
             return (await client.post(f"{echo.url}/refuse", content=pieces(), extensions=named(echo.url))).status_code
         except EXPECTED as error:  # the server's reset may overtake its answer
@@ -201,7 +238,7 @@ def test_an_answer_before_the_end_of_the_body_is_the_answer(echo: EchoServer) ->
 
 
 def test_what_must_not_be_sent_twice_has_a_connection_of_its_own(echo: EchoServer) -> None:
-    async def act(client: Client) -> None:
+    async def act(client: httpx.AsyncClient) -> None:
         for method in ("GET", "POST", "POST", "GET"):
             await client.request(method, f"{echo.url}/x", extensions=named(echo.url))
 
@@ -211,7 +248,7 @@ def test_what_must_not_be_sent_twice_has_a_connection_of_its_own(echo: EchoServe
 
 
 def test_only_named_origins_are_exempt_from_the_guard(echo: EchoServer) -> None:
-    async def act(client: Client) -> None:
+    async def act(client: httpx.AsyncClient) -> None:
         with pytest.raises(Blocked):
             await client.get(f"{echo.url}/x")
         assert (await client.get(f"{echo.url}/x", extensions=named(echo.url))).status_code == 200
@@ -228,7 +265,7 @@ def test_only_named_origins_are_exempt_from_the_guard(echo: EchoServer) -> None:
     "denial", [Denial(hosts=("127.0.0.1",)), Denial(urls=("http://127*/x",)), Denial(networks=("127.0.0.0/8",))]
 )
 def test_what_is_denied_is_not_asked_for_even_where_it_is_named(echo: EchoServer, denial: Denial) -> None:
-    async def act(client: Client) -> None:
+    async def act(client: httpx.AsyncClient) -> None:
         await client.get(f"{echo.url}/x", extensions=named(echo.url))
 
     with pytest.raises(EXPECTED) as error:
@@ -264,7 +301,7 @@ def test_redirects_are_followed_on_demand_and_guarded(echo: EchoServer) -> None:
     with EchoServer() as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
 
-        async def act(client: Client) -> None:
+        async def act(client: httpx.AsyncClient) -> None:
             exempt = named(echo.url)
             assert (await client.get(f"{echo.url}/to//x", extensions=exempt)).status_code == 302
             within = await client.get(f"{echo.url}/to//x", extensions=exempt, follow_redirects=True)
@@ -292,7 +329,7 @@ def test_redirects_are_followed_on_demand_and_guarded(echo: EchoServer) -> None:
     ],
 )
 def test_every_answer_is_bounded(echo: EchoServer, path: str, limits: dict[str, float], outcome: Outcome) -> None:
-    async def act(client: Client) -> None:
+    async def act(client: httpx.AsyncClient) -> None:
         await client.get(f"{echo.url}{path}", extensions=named(echo.url))
 
     with pytest.raises(EXPECTED) as error:
@@ -311,7 +348,7 @@ def test_a_reader_s_own_pauses_do_not_count_as_slowness() -> None:
 
         request = Request("GET", origin_at("http://a.example"), b"/")
         response = Response(request, 200, (), read, lambda: None)
-        response.bound(dataclasses.replace(POLICY, min_rate=5), 0.5, 0, lambda: clock[0])
+        response.bound(dataclasses.replace(POLICY, min_rate=5), 0.5, 0, clock=lambda: clock[0])
         size = 0
         async for piece in response:
             size += len(piece)
@@ -335,7 +372,7 @@ def test_a_compressed_answer_is_bounded_as_it_is_unpacked(echo: EchoServer) -> N
 
 
 def test_a_header_cannot_end_its_line(echo: EchoServer) -> None:
-    async def act(client: Client) -> None:
+    async def act(client: httpx.AsyncClient) -> None:
         await client.get(f"{echo.url}/x", headers={"X-A": "1\r\nX-B: 2"}, extensions=named(echo.url))
 
     with pytest.raises(EXPECTED):
@@ -344,12 +381,13 @@ def test_a_header_cannot_end_its_line(echo: EchoServer) -> None:
 
 
 def test_the_same_without_an_event_loop(echo: EchoServer) -> None:
-    with open_blocking_client(POLICY) as client:
-        assert client.post(f"{echo.url}/x", content=b"abc", extensions=named(echo.url)).json()["size"] == 3
-        with client.stream("GET", f"{echo.url}/x", extensions=named(echo.url)) as response:
-            assert json.loads(b"".join(response.iter_raw()))["method"] == "GET"
+    with BlockingSender(POLICY) as sender:
+        for method in ("GET", "POST"):
+            response = sender.send(method, f"{echo.url}/x", named=True)
+            assert json.loads(b"".join(sender.pieces(response)))["method"] == method
+        sender.send("GET", f"{echo.url}/x", named=True).close()
         with pytest.raises(Blocked):
-            client.get(f"{echo.url}/x")
+            sender.send("GET", f"{echo.url}/x")
 
 
 def test_profiles() -> None:

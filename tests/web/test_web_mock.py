@@ -107,7 +107,7 @@ def test_a_transport_that_never_returns_is_broken_off(tmp_path: Path) -> None:
         await asyncio.sleep(60)
         raise AssertionError
 
-    hop = fetch_one(tmp_path, URL, settings(retries=0, idle_timeout=0.1), carriers=mocked(handler))
+    hop = fetch_one(tmp_path, URL, settings(retries=0, total_timeout=0.2), carriers=mocked(handler))
     assert hop.outcome is Outcome.TIMEOUT
 
 
