@@ -35,7 +35,6 @@ class Download(Struct, frozen=True, omit_defaults=True):
     sha256: str = ""
     status: int = 0
     headers: tuple[tuple[str, str], ...] = ()
-    content_type: str = ""
     terminal_url: str = ""
     over: bool = False
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -15,7 +15,7 @@ from archec.config.types import rate_of
 from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, host_of
 from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, Status
 from archec.text.sniff import bare_type
-from archec.web.door import EXPECTED, URL, Response, Sender, TooLarge, content, fault_of
+from archec.web.door import EXPECTED, URL, Response, Sender, TooLarge, content, fault_of, located
 from archec.web.headers import raw_headers, wait_asked
 from archec.web.outcome import Outcome
 from archec.web.robots import Rules, parse, product_token
@@ -114,8 +114,9 @@ class Asker:
         if question.page and not await self.allowed(question.url):
             raise PlatformHttpError(f"{question.url[:300]}: robots.txt does not allow it", status=Status.ROBOTS)
         named = helper if question.secret else None
-        async with self.request(question.url, {"Accept": question.accept}, named, api=not question.page) as response:
-            kind, is_cut = bare_type(response.headers.get("content-type", "")), False
+        accept = {"Accept": question.accept}
+        async with self.request(question.url, accept, named, api=not question.page) as (response, fields):
+            kind, is_cut = bare_type(fields.get("content-type", "")), False
             may_be_page = "html" in question.accept
             try:
                 body = await content(response, _MOST_OF_PAGE if may_be_page else _MOST_BYTES)
@@ -124,7 +125,7 @@ class Asker:
                     raise _http_error(question.url, error) from error
                 body, is_cut = b"", True
             self.received += len(body)
-            fields = {name: value for name, value in raw_headers(response.raw).items() if name != "location"}
+            fields.pop("location", None)
             fields["link"] = response.headers.get("link", "")  # whole: a list of files may be long
             return PlatformAnswer(response.url, response.status_code, fields, body, is_cut)
 
@@ -143,36 +144,32 @@ class Asker:
     @asynccontextmanager
     async def request(
         self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None = None, *, api: bool = False
-    ) -> AsyncIterator[Response]:
-        """Sends a GET request, follows redirects and yields the response, with its body still unread. Temporary errors
-        are retried ``fetch.retries`` times. ``helper``: its token is sent to URLs that it trusts, and never to other
-        hosts to which it redirects.
+    ) -> AsyncIterator[tuple[Response, dict[str, str]]]:
+        """Sends a GET request, follows redirects and yields the response, with its body still unread, and its fields.
+        Temporary errors are retried ``fetch.retries`` times. ``helper``: its token is sent to URLs that it trusts, and
+        never to other hosts to which it redirects.
 
         Raises PlatformHttpError if the request fails, and for errors while the block reads the body.
         """
-        pace = self._pace(url, api=api)
         for attempt in range(self._config.retries + 1):
-            last = attempt == self._config.retries
-            async with pace:
-                response: Response | None = None
-                try:
-                    response = await self._follow(url, headers, helper)
-                    _heed_rate_limit(pace.host, response, self._config.max_delay)
-                    if response.status_code not in _BUSY or last:
-                        last = True  # errors while the body is read are not retried
-                        yield response
-                        return
-                    wait = wait_asked(raw_headers(response.raw), time.time())
-                except EXPECTED as error:
-                    if last or fault_of(error).lasting:
-                        raise _http_error(url, error) from error
-                    wait = 0.0
-                except ValueError as error:
-                    message = f"{url[:300]}: cannot be requested: {error}"
-                    raise PlatformHttpError(message, status=Status.BAD_REDIRECT) from error
-                finally:
-                    if response is not None:
-                        await response.aclose()
+            last, wait = attempt == self._config.retries, 0.0
+            try:
+                pace = self._pace(url, api=api)
+                async with pace:
+                    with closing(await self._follow(url, headers, helper)) as response:
+                        fields = raw_headers(response.raw)
+                        _heed_rate_limit(pace.host, fields, self._config.max_delay)
+                        if response.status_code not in _BUSY or last:
+                            last = True  # errors while the body is read are not retried
+                            yield response, fields
+                            return
+                        wait = wait_asked(fields, time.time())
+            except EXPECTED as error:
+                if last or fault_of(error).lasting:
+                    raise _http_error(url, error) from error
+            except ValueError as error:
+                message = f"{url[:300]}: cannot be requested: {error}"
+                raise PlatformHttpError(message, status=Status.BAD_REDIRECT) from error
             if wait > self._config.max_delay:
                 raise PlatformHttpError(f"{host_of(url)} asks to wait {wait:.0f} s")
             rest = max(wait, min(2.0**attempt, 30.0) / 4)
@@ -180,25 +177,26 @@ class Asker:
 
     async def _follow(self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None) -> Response:
         """Returns the response at the end of the redirects. Raises PlatformHttpError for a loop or too many of them."""
-        here, seen = URL(url), {url}
+        here, seen = url, {url}
         while True:
             self.requests += 1
-            response = await self._sender.send("GET", str(here), {**headers, **self._secret(helper, str(here))})
+            response = await self._sender.send("GET", here, {**headers, **self._secret(helper, here)})
             location = response.headers.get("location", "") if response.status_code in _REDIRECTS else ""
             if not location:
                 return response
-            await response.aclose()
-            here = here.join(location)
-            if str(here) in seen:
+            response.close()
+            here = str(URL(here).join(location))
+            if here in seen:
                 raise PlatformHttpError(f"{here}: redirects form a loop", status=Status.REDIRECT_LOOP)
             if len(seen) > _MOST_HOPS:
                 message = f"{url[:300]}: more than {_MOST_HOPS} redirects"
                 raise PlatformHttpError(message, status=Status.REDIRECTS_EXCEEDED)
-            seen.add(str(here))
+            seen.add(here)
 
     def _pace(self, url: str, *, api: bool) -> Pace:
-        """The pace for a URL's host. A platform's rate limit applies to requests to its API only."""
-        host = host_of(url)
+        """The pace for a URL's host. A platform's rate limit applies to requests to its API only. Raises ``EXPECTED``
+        for an invalid URL."""
+        host = located(url)[0].netloc
         helper = next((one for one in self._helpers if api and _is_api(one, url)), None)
         key = (host, helper is not None)
         if key not in self._paces:
@@ -216,7 +214,7 @@ class Asker:
             if origin not in self._rules:
                 found = None
                 with suppress(PlatformHttpError, PlatformRestrictedError, *EXPECTED):
-                    async with self.request(f"{origin}/robots.txt", {}) as response:
+                    async with self.request(f"{origin}/robots.txt", {}) as (response, _):
                         if response.status_code == 200:
                             found = parse(await content(response, 512_000), product_token(self._agent))
                 self._rules[origin] = found
@@ -228,11 +226,11 @@ def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:
     return host_of(helper.config.api or helper.api) == host_of(url) or (bool(helper.name) and helper.serves(url))
 
 
-def _heed_rate_limit(host: HostTimes, response: Response, most: float) -> None:
+def _heed_rate_limit(host: HostTimes, fields: Mapping[str, str], most: float) -> None:
     """Pauses requests to a host whose rate limit is exhausted until it is reset, for at most ``most`` seconds."""
-    if response.headers.get("x-ratelimit-remaining", "") != "0":
+    if fields.get("x-ratelimit-remaining", "") != "0":
         return
-    reset = response.headers.get("x-ratelimit-reset", "")
+    reset = fields.get("x-ratelimit-reset", "")
     if reset.isascii() and reset.isdecimal() and len(reset) < 12:
         number = float(reset)
         wait = number - time.time() if number > 1e9 else number

@@ -30,7 +30,7 @@ from archec.progress import Meter
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import UNKNOWN, bare_type, sniff
 from archec.web.door import Response, content
-from archec.web.headers import kept, raw_headers
+from archec.web.headers import kept
 from archec.web.policy import Tuning
 
 _T = TypeVar("_T")
@@ -208,10 +208,10 @@ class _Transfer:
             headers = {"Range": f"bytes={size}-", "If-Range": self._answer.validator}
         elif size:
             self._restart()
-        async with self._of.asker.request(self._url, headers, self._helper) as response:
+        async with self._of.asker.request(self._url, headers, self._helper) as (response, fields):
             status = response.status_code
-            end = self._end_of(response) if status == 206 else 0
-            if status == 416 and self._temp is not None and self._is_whole(response):
+            end = self._end_of(fields) if status == 206 else 0
+            if status == 416 and self._temp is not None and self._is_whole(fields):
                 return await self._judge(self._temp)
             if status == 416 or (status == 206 and not end):
                 self._restart()
@@ -220,7 +220,7 @@ class _Transfer:
                 return await _refused(response, self._url)
             if status == 200 and size:
                 self._restart()
-            await self._receive(response)
+            await self._receive(response, fields)
             if end and self._size != end and not self._is_over:
                 self._restart()
                 raise PlatformHttpError(f"{self._url[:300]}: a range has another length than it says")
@@ -228,14 +228,13 @@ class _Transfer:
             raise PlatformHttpError("received nothing")
         return await self._judge(self._temp)
 
-    async def _receive(self, response: Response) -> None:
+    async def _receive(self, response: Response, fields: dict[str, str]) -> None:
         """Writes a response body to the temporary file, up to the size limits."""
-        fields = raw_headers(response.raw)
         if response.status_code == 200:
             public = tuple((name, public_text(value)) for name, value in kept(fields) if name not in _DROPPED)
             self._answer = Download(
                 self._obi, validator=_validator(fields), status=200, headers=public,
-                content_type=public_text(fields.get("content-type", "")), terminal_url=public_url(response.url),
+                terminal_url=public_url(response.url),
             )  # fmt: skip
         writer = self._of.writer
         if self._temp is None:
@@ -270,26 +269,25 @@ class _Transfer:
         length = dict(self._answer.headers).get("content-length", "")
         return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else None
 
-    def _end_of(self, response: Response) -> int:
+    def _end_of(self, fields: Mapping[str, str]) -> int:
         """The file's total size, from a 206 response with exactly the missing rest of it; 0 for any other response."""
-        match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", "").strip())
-        if match is None or not self._size or not self._is_same(response):
+        match = _CONTENT_RANGE.fullmatch(fields.get("content-range", ""))
+        if match is None or not self._size or not self._is_same(fields):
             return 0
         first, last, total = map(int, match.groups())
         return total if first == self._size and last + 1 == total and self._total() in (None, total) else 0
 
-    def _is_whole(self, response: Response) -> bool:
+    def _is_whole(self, fields: Mapping[str, str]) -> bool:
         """Whether a 416 response says that the file is complete."""
-        match = _UNSATISFIED.fullmatch(response.headers.get("content-range", "").strip())
+        match = _UNSATISFIED.fullmatch(fields.get("content-range", ""))
         if match is None or int(match[1]) != self._size:
             return False
-        return self._total() in (None, self._size) and self._is_same(response)
+        return self._total() in (None, self._size) and self._is_same(fields)
 
-    def _is_same(self, response: Response) -> bool:
+    def _is_same(self, fields: Mapping[str, str]) -> bool:
         """Whether the validator and Content-Encoding of a response, if it has them, are those of the first response."""
         name = "etag" if self._answer.validator.startswith('"') else "last-modified"
-        fields, began = raw_headers(response.raw), dict(self._answer.headers)
-        encodings = ("", began.get("content-encoding", ""))
+        encodings = ("", dict(self._answer.headers).get("content-encoding", ""))
         return fields.get(name, "") in ("", self._answer.validator) and fields.get("content-encoding", "") in encodings
 
     def _write(self, pieces: list[bytes]) -> None:
@@ -314,21 +312,19 @@ class _Transfer:
         except asyncio.CancelledError:
             self._note()
             raise
-        digests = temp.digests
         self._read_head(temp)
-        head, answer = self._head, self._answer
-        kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
-        stated = (file.md5, file.sha1, file.sha256, other_checksum(file))
-        has_checksum = any(stated) and not (file.extra or {}).get("soft_checksum")
-        is_proven = has_checksum and wrong is None
-        is_declared_page = file.size is None and kind.startswith("text/") and bare_type(answer.content_type) == PAGE
-        if (kind == PAGE or is_declared_page) and not is_proven and not _is_page(file):
+        digests, head, fields = temp.digests, self._head, dict(self._answer.headers)
+        coding, stated = fields.get("content-encoding", ""), fields.get("content-type", "")
+        kind = sniff(head, stated, coding)
+        is_page = kind == PAGE or (file.size is None and kind.startswith("text/") and bare_type(stated) == PAGE)
+        if is_page and not _is_page(file) and (wrong is not None or not _has_checksum(file)):
             return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "received a page instead of the file", PAGE)
         if wrong is not None:
             return wrong
         if bare_type(file.mimetype or "") not in ("", UNKNOWN):
-            kind = sniff(head, file.mimetype or "", dict(answer.headers).get("content-encoding", ""))
+            kind = sniff(head, file.mimetype or "", coding)
         self._note(digests.sha256)
+        answer = self._answer
         terminal = "" if answer.terminal_url == public_url(self._url) else answer.terminal_url
         return Body(digests, kind, answer.status, answer.headers, terminal, temp.path)
 
@@ -449,8 +445,9 @@ async def _finished(writing: asyncio.Future[_T]) -> _T:
 
 def _validator(fields: Mapping[str, str]) -> str:
     """The validator for If-Range: a strong ETag, else Last-Modified; empty if there is none in ASCII."""
-    etag, modified = fields.get("etag", ""), fields.get("last-modified", "")
-    return next((one for one in (etag if etag.startswith('"') else "", modified) if one and one.isascii()), "")
+    etag = fields.get("etag", "")
+    found = etag if etag.startswith('"') and etag.isascii() else fields.get("last-modified", "")
+    return found if found.isascii() else ""
 
 
 def _unpack(path: Path, plain: Temp, most: int) -> bool:
@@ -472,6 +469,13 @@ async def _refused(response: Response, url: str) -> NotFetched:
     if status == 400 and b"guestbook" in (await content(response, _MOST_OF_ERROR)).lower():  # Dataverse
         return NotFetched(Status.PLATFORM_RESTRICTED, f"{message}: the file requires a guestbook entry")
     return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, message)
+
+
+def _has_checksum(file: FilesetManifestFile) -> bool:
+    """Whether a platform states a checksum of the bytes that it sends."""
+    if (file.extra or {}).get("soft_checksum"):
+        return False
+    return any((file.md5, file.sha1, file.sha256, other_checksum(file)))
 
 
 def _is_page(file: FilesetManifestFile) -> bool:

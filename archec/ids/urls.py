@@ -23,7 +23,8 @@ _SCHEMES = ("http:", "https:", "ftp:")
 _AT = re.compile(r"%40|\uff20|\ufe6b", re.I)
 _HOST_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _PLAIN_URL = re.compile(
-    r"(?:https?|ftp)://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+/?"
+    r"(?:https?|ftp)://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[1-5]?[1-9][0-9]{3})?"
+    r"(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+/?"
 )
 
 
@@ -101,7 +102,7 @@ def _shown(text: str) -> str:
 
 def _plain_host(url: str) -> str:
     """A URL that matches the fast pattern, which does not check the length of hosts and labels."""
-    host = url.split("/", 3)[2]
+    host = url.split("/", 3)[2].partition(":")[0]
     if len(host) > 253 or any(len(label) > 63 for label in host.split(".")):
         raise BadName(f"{_shown(url)} has a host name that is too long")
     return url

@@ -22,7 +22,12 @@ KEPT = frozenset(
 TLS_FIELD = "archec-tls"
 """A field that archec adds to those of the server: the TLS exceptions that were needed."""
 
-_WANTED = {name.encode("ascii"): name for name in KEPT | {"retry-after", "transfer-encoding"}}
+_WANTED = {
+    name.encode("ascii"): name
+    for name in (
+        *KEPT, "retry-after", "transfer-encoding", "content-range", "x-ratelimit-remaining", "x-ratelimit-reset"
+    )
+}  # fmt: skip
 _MAX_VALUE = 1024
 _MAX_LOCATION = 8192
 _NEVER_CUT = frozenset({"etag", "last-modified", "content-length", "date"})
