@@ -174,6 +174,10 @@ class Catalogue(ABC):
         ``since`` or later by the clock."""
 
     @abstractmethod
+    def held_bodies(self, sha256s: Collection[str]) -> set[str]:
+        """Those of these checksums that any version has."""
+
+    @abstractmethod
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
         """At most ``limit`` files of a host that ever held these bytes."""
 

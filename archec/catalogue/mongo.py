@@ -340,6 +340,10 @@ class MongoCatalogue(Catalogue):
                 gone += sum(built(Visit, document).when >= since for document in found)
         return held, gone
 
+    def held_bodies(self, sha256s: Collection[str]) -> set[str]:
+        with translated(self._shown):
+            return set(self._db.versions.distinct("sha256", {"sha256": {"$in": [*sha256s]}}))
+
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
         where = {"sha256": sha256, "kind": "fobi"}
         ranges = [{**where, "obi": {"$gte": low, "$lt": high}} for low, high in ranges_of(host)]

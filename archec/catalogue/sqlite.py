@@ -345,6 +345,10 @@ class SQLiteCatalogue(Database, Catalogue):
                 gone += outcome == "gone" and read(Visit, doc).when >= since
         return held, gone
 
+    def held_bodies(self, sha256s: Collection[str]) -> set[str]:
+        sql = f"SELECT DISTINCT sha256 FROM versions WHERE sha256 IN ({_marks(sha256s)})"
+        return {sha256.hex() for (sha256,) in self.fetch(sql, tuple(map(bytes.fromhex, sha256s)))}
+
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
         ranges = ranges_of(host)
         within = " OR ".join(["(id >= ? AND id < ?)"] * len(ranges))

@@ -176,6 +176,7 @@ class FilePhase:
             self._received.add(hop for hop in hops if not hop.deferred and not is_silent(hop))
         for hop in hops:  # all of them first: a Retry-After of a host also applies to files not requested yet
             self._heard(self._hosts.heard(hop))
+        self._shared.expect(hops)
         for hop in hops:
             if hop.kind == "doubtful":
                 self._doubt(hop)

@@ -74,6 +74,12 @@ class SharedBodies:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._known: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
+        self._new: set[str] = set()
+
+    def expect(self, hops: Iterable[Hop]) -> None:
+        """Asks the catalogue for all of these bodies at once, just before they are noted."""
+        bodies = {hop.sha256 for hop in hops if hop.sha256}
+        self._new = bodies - self._catalogue.held_bodies(bodies) if bodies else bodies
 
     def others(self, url: str, sha256: str, target: str) -> set[str]:
         """Up to :data:`MANY` other URLs of the host with the same body. Remembers this URL instead of the ``target``
@@ -81,7 +87,8 @@ class SharedBodies:
         key = host_of(url), sha256
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._earlier(*key)
+            known = self._known[key] = set() if sha256 in self._new else self._earlier(*key)
+            self._new.discard(sha256)
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)  # visits of an entry that is dropped are already committed
@@ -92,6 +99,7 @@ class SharedBodies:
         return found
 
     def _earlier(self, host: str, sha256: str) -> set[str]:
+        """The URLs that the catalogue knows."""
         found = self._catalogue.sharing(host, sha256, _LOOKED_AT)
         fobis = self._catalogue.obis("fobi", found).values() if len(found) > 1 else ()
         notes = (fobi.notes.get(tist) for fobi in fobis for tist, state in fobi.history if state == sha256)
