@@ -174,14 +174,15 @@ class Verdict(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A history; the claim for each of its states; for each date the reason why data sets were not conclusive; and the
-    newest verdict, with the date ``since`` which it has its state and place."""
+    """A history; the claim for each of its states; for each date the reason why data sets were not conclusive; the
+    newest verdict, with the date ``since`` which it has its state and place; and all claims that it follows from."""
 
     history: History
     claims: dict[int, Claim]
     whys: dict[int, Unknown]
     last: Verdict
-    since: int = 0
+    since: int
+    every: Sequence[Claim]
 
 
 def claim_of(claims: Sequence[Claim], data_set: DataSet, look: Look) -> Claim | None:
@@ -266,7 +267,7 @@ def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgemen
             waiting = 0
         verdict = after
         at = _next(claims, evidence, at, verdict)
-    return Judgement(History.of(entries), behind, whys, verdict, since)
+    return Judgement(History.of(entries), behind, whys, verdict, since, claims)
 
 
 def _next(claims: Sequence[Claim], evidence: Evidence, at: int, verdict: Verdict) -> int:

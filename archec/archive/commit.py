@@ -130,6 +130,7 @@ class Committer(Commits):
         self.store, self._journal, self._catalogue = store, journal, catalogue
         self._run, self._most, self._seconds = run, *_PACE
         self._items: list[CommitItem] = []
+        self._lines: list[bytes] = []
         self._failing: list[CommitItem] = []
         self._bytes = 0
         self._since = time.monotonic()
@@ -149,8 +150,10 @@ class Committer(Commits):
     def add(self, item: CommitItem) -> None:
         if not self._items:
             self._since = time.monotonic()
+        line = encode(item.record)
         self._items.append(item)
-        self._bytes += len(encode(item.record))
+        self._lines.append(line)
+        self._bytes += len(line)
         if len(self._items) >= self._most or self._bytes >= _MOST_BYTES:
             self.commit()
 
@@ -160,8 +163,9 @@ class Committer(Commits):
 
     def commit(self) -> None:
         if self._items:
-            items, self._items, self._bytes = self._items, [], 0
-            self._commit(items)
+            items, lines = self._items, self._lines
+            self._items, self._lines, self._bytes = [], [], 0
+            self._commit(items, lines)
 
     @property
     def uncommitted(self) -> list[CommitItem]:
@@ -177,28 +181,30 @@ class Committer(Commits):
 
     def note(self, record: Record) -> None:
         """Records a failure of the run, and drops all pending items."""
-        self._items, self._failing, self._bytes = [], [], 0
-        self._record([record])
+        self._items, self._lines, self._failing, self._bytes = [], [], [], 0
+        self._record([record], [encode(record)])
 
     @_undisturbed()
-    def _commit(self, items: list[CommitItem]) -> None:
+    def _commit(self, items: list[CommitItem], lines: list[bytes]) -> None:
         self._failing = items
         check_space(self.store.layout, self._min_free)
-        items = self._place(items)
-        if not items:
+        placed = self._place(items)
+        if placed != items:
+            lines = [encode(item.record) for item in placed]
+        if not placed:
             self._failing = []
             return
-        fresh = {item.record.id for item in items if item.fresh and isinstance(item.record, ObiChange)}
-        self._record([item.record for item in items], fresh)
+        fresh = {item.record.id for item in placed if item.fresh and isinstance(item.record, ObiChange)}
+        self._record([item.record for item in placed], lines, fresh)
 
-    def _record(self, records: list[Record], fresh: Collection[str] = frozenset()) -> None:
-        """Writes records to the journal, then to the catalogue.
+    def _record(self, records: list[Record], lines: list[bytes], fresh: Collection[str] = frozenset()) -> None:
+        """Writes records, encoded as ``lines``, to the journal, then to the catalogue.
 
         Once writing to the catalogue has failed, it is not written to again in this run: it must never contain a batch
         without its predecessors. The next run applies them all, in order.
         """
         self._stamp = max(self._stamp, int(time.time()))
-        number = self._journal.append([encode(record) for record in records], self._stamp)
+        number = self._journal.append(lines, self._stamp)
         self._failing = []
         if self._behind:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from archec.archive.claims import Evidence, Judgement, judged, merged
+from archec.archive.claims import Evidence, Judgement, judged
 from archec.archive.commit import CommitItem, Commits
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Claim, Note, Obi, Version
@@ -34,13 +34,13 @@ def concluded(
     """Builds the item that ``run`` must commit so that the history of a tobi becomes that of ``judgement``. Returns
     None if nothing changes.
 
-    ``added`` are new claims. ``kinds`` has the kinds of the notes by tist; other entries are ``restated``. ``version``
-    and ``placement`` are those of new contents.
+    ``added`` are the new ones of its claims. ``kinds`` has the kinds of the notes by tist; other entries are
+    ``restated``. ``version`` and ``placement`` are those of new contents.
     """
     before, after = obi.history.as_dict(), judgement.history.as_dict()
     put = {tist: state for tist, state in after.items() if tist not in before or before[tist] != state}
     drop = tuple(tist for tist in before if tist not in after)
-    claims = merged(obi.claims, added)
+    claims = judgement.every
     usual = (claims[-1].place if claims else "") or obi.place
     place = judgement.last.place or usual
     plain_since = max(judgement.history.last or 0, claims[-1].tist if claims else 0)

@@ -137,7 +137,7 @@ def chunk_reader(folder: Path) -> Callable[[list[Blob]], list[ChunkRead]]:
 
     def read(blobs: list[Blob]) -> list[ChunkRead]:
         try:
-            with open(folder / f"texts-{os.getpid()}", "ab") as texts:
+            with open(folder / f"texts-{os.getpid()}", "ab", buffering=_CHUNK) as texts:
                 return [_read(blob, texts) for blob in blobs]
         except OSError as error:
             raise failure(error, folder) from error

@@ -32,7 +32,6 @@ from archec.gather.writing import Job, Written, writing
 from archec.history import History
 from archec.ids import archive_of
 from archec.redif.files import Source
-from archec.redif.precedence import is_well_formed
 from archec.redif.problems import Problem
 from archec.store.durable import open_whole
 from archec.store.writer import Placement, sweep_parts
@@ -237,15 +236,14 @@ class _Merging:
     def _present(self, obi: Obi, row: SeenRow) -> Job | None:
         """Handles a template of the data set: returns a job if it must be written, otherwise commits it."""
         data_set, tist, sha256 = self._data_set, self._data_set.tist, row.sha256
-        malformed = not is_well_formed(row.handle, obi.id)
-        new = Claim(tist, data_set.run, sha256, row.place, row.line, row.encoding, malformed=malformed)
+        new = Claim(tist, data_set.run, sha256, row.place, row.line, row.encoding, malformed=row.own < 2)
         added = said(obi.claims, self._evidence, data_set, new)
         held = {claim.bytes_at for claim in obi.claims if claim.state == sha256}
         writes = bool(added) and tist not in held and not (held and obi.history.at(tist) == sha256)
         if added and not writes and tist not in held:
             added[0] = msgspec.structs.replace(new, at=max(held))
         judgement = self._judged(obi, added)
-        self._compare(obi, added, row)
+        self._compare(obi, judgement, row)
         if writes:
             self._waiting[obi.id] = ToWrite(obi, added, judgement, row)
             if not row.spool and self._phase.memory is not None:
@@ -289,13 +287,12 @@ class _Merging:
         if item is not None:
             self._committer.add(item)
 
-    def _compare(self, obi: Obi, added: Sequence[Claim], row: SeenRow) -> None:
+    def _compare(self, obi: Obi, judgement: Judgement, row: SeenRow) -> None:
         """Reports a conflict with another data set of the same date."""
         if not self._same_date or not self._evidence.speaks(self._data_set):
             return
-        claims = merged(obi.claims, added)
         for other in self._same_date:
-            claim = claim_of(claims, other, self._evidence.look(other))
+            claim = claim_of(judgement.every, other, self._evidence.look(other))
             if claim is not None and claim.state != row.sha256 and self._evidence.speaks(other):
                 self._report.conflicts += 1
                 path = row.path.decode("utf-8", "backslashreplace")
@@ -361,7 +358,8 @@ class _Merging:
             entries[tist] = after.state
         behind = {tist: after.claim} if after.claim is not None else {}
         since = tist if (after.state, after.place) != (before.state, before.place) else obi.settled
-        return Judgement(History.of(entries), behind, {tist: after.why} if after.why is not None else {}, after, since)
+        whys = {tist: after.why} if after.why is not None else {}
+        return Judgement(History.of(entries), behind, whys, after, since, claims)
 
     def _place_before(self, obi: Obi) -> str:
         """The place at which a tobi was last seen before the data set."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,10 +61,12 @@ def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[l
     ``folder`` is the folder of the spool, ``tist`` the data set's. Without ``store`` nothing is written.
     """
 
+    numbers = count()
+
     def write(jobs: list[Job]) -> list[Written]:
         texts: dict[int, int] = {}
         written: list[Written] = []
-        with Writer(layout) as writer:
+        with Writer(layout, numbers=numbers) as writer:
             try:
                 for job in jobs:
                     if job.spool not in texts:

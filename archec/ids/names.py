@@ -7,7 +7,7 @@ truncated, and a hash of the whole id is appended.
 from __future__ import annotations
 
 import re
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 from xxhash import xxh3_64_hexdigest, xxh3_128_hexdigest
 
@@ -20,13 +20,14 @@ MAX_ID = 16_384
 """Maximum length of an id in characters. Ids are keys of the catalogue and occur in every list. No server accepts a
 longer URL, and no archive has a longer handle."""
 
+_ESCAPED = [chr(byte) if re.match(r"[A-Za-z0-9\-._~]", chr(byte)) else f"%{byte:02X}" for byte in range(256)]
 _HASH_TAIL = 1 + 32
 _LIKE_CUT = re.compile(r".*~[0-9a-f]{32}", re.S)
 
 
 def escape(obi: str) -> str:
     """Escapes all but ``A-Z a-z 0-9 - . _ ~`` as UTF-8, like Perl's ``uri_escape_utf8``."""
-    return quote(obi, safe="~", encoding="utf-8", errors="surrogatepass")
+    return obi.encode("utf-8", "surrogatepass").decode("latin-1").translate(_ESCAPED)
 
 
 def unescape(name: str) -> str:

@@ -23,6 +23,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from isal import isal_zlib
+
 from archec.errors import CorruptArchive, CorruptJournal, StorageFailed
 from archec.store.durable import (
     Closing,
@@ -40,7 +42,7 @@ from archec.store.layout import Layout
 from archec.store.writer import sweep_runs
 from archec.tist import MAX_TIST
 
-_LEVEL = 3
+_LEVEL = 1
 _CHUNK = 1 << 18
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -221,13 +223,11 @@ def tidy(layout: Layout) -> int:
 
 
 def _compress(plain: Path, fd: int) -> None:
-    with (
-        open_plain(plain) as source,
-        open(fd, "wb", closefd=False) as raw,
-        gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=raw, mtime=0) as sink,
-    ):
+    packing = isal_zlib.compressobj(_LEVEL, wbits=31)  # gzip, without a time stamp
+    with open_plain(plain) as source, open(fd, "wb", closefd=False) as sink:
         while data := source.read(_CHUNK):
-            sink.write(data)
+            sink.write(packing.compress(data))
+        sink.write(packing.flush())
 
 
 def same_text(plain: Path, packed: Path) -> bool:

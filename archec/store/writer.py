@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
@@ -159,14 +159,15 @@ class Writer(Reader):
     """Reads and writes one obi store, which only grows. One per process, not thread-safe; a context manager.
 
     Only the process that holds the :class:`archec.store.lock.RunLock` commits. Opens the root of the store when
-    created; from then on, :meth:`commit` reports all failed writes.
+    created; from then on, :meth:`commit` reports all failed writes. ``numbers`` are those of temporary names: several
+    writers of a process that share them do not try the names of each other.
     """
 
-    def __init__(self, layout: Layout, *, disk: Disk | None = None) -> None:
+    def __init__(self, layout: Layout, *, disk: Disk | None = None, numbers: Iterator[int] | None = None) -> None:
         self.disk = disk or Disk()
         super().__init__(layout, Directories(layout, self.disk, limit=64 + layout.fanout))
         self._syncfs = self.disk.has_syncfs(self._directories.root)
-        self._numbers = count()
+        self._numbers = numbers or count()
         self._anchored: set[str] = {""}
         self._pool: ThreadPoolExecutor | None = None
 
