@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -144,14 +144,14 @@ class Hosts:
     """Running totals by host. Memory is bounded by ``_MOST_HOSTS``."""
 
     def __init__(self) -> None:
-        self._outcomes: dict[str, Counter[str]] = {}
-        self._deferred: dict[str, Counter[str]] = {}
+        self._outcomes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._deferred: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def visited(self, host: str, outcome: str, times: int = 1) -> None:
         """Adds visits to files of this host; a negative number subtracts visits."""
         if host not in self._outcomes and len(self._outcomes) >= _MOST_HOSTS:
             return
-        found = self._outcomes.setdefault(host, Counter())
+        found = self._outcomes[host]
         found[outcome] += times
         if not found[outcome]:
             del found[outcome]
@@ -160,7 +160,7 @@ class Hosts:
 
     def put_off(self, host: str, why: str, files: int = 1) -> None:
         if host in self._deferred or len(self._deferred) < _MOST_HOSTS:
-            self._deferred.setdefault(host, Counter())[why] += files
+            self._deferred[host][why] += files
 
     def restore(self, was: HostsFigures) -> None:
         """Restores the deferred files from before a pause; visits are counted again from the journal."""

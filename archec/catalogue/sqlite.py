@@ -46,7 +46,7 @@ from archec.catalogue.documents import (
     written_visits,
 )
 from archec.catalogue.interface import Catalogue, Checksum, redact
-from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Position, Version, Visit, Visited
+from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Position, Version, Visit
 from archec.errors import CatalogueError, CatalogueRefused
 from archec.history import History
 from archec.ids import ranges_of
@@ -175,9 +175,12 @@ class SQLiteCatalogue(Database, Catalogue):
 
     def write(self, changes: Changes) -> None:
         with self.transaction() as db:
+            due = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, ?) ON CONFLICT (id) DO UPDATE SET due = excluded.due"
+            db.executemany(due, sorted({obi: due_at for obi, _, due_at in changes.visits}.items()))
             for kind in KINDS:
                 self._put(db, kind, written(changes, kind, self.obis))
-            self._put_visits(db, written_visits(changes))
+            visits = ((obi, visit.outcome, _doc(visit)) for obi, visit, _ in written_visits(changes))
+            db.executemany("REPLACE INTO visits VALUES (?, ?, ?)", visits)
             mention = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, 0) ON CONFLICT (id) DO NOTHING"
             db.executemany(mention, ((url,) for url in sorted(set(changes.mentioned))))
             db.executemany("REPLACE INTO sets VALUES (?, ?)", changes.sets)
@@ -205,12 +208,6 @@ class SQLiteCatalogue(Database, Catalogue):
         )
         db.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?)", sorted(parts.refs))
         _remove(db, gone)
-
-    def _put_visits(self, db: sqlite3.Connection, visits: Sequence[Visited]) -> None:
-        due = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, ?) ON CONFLICT (id) DO UPDATE SET due = excluded.due"
-        db.executemany(due, ((obi, due_at) for obi, _, due_at in visits))
-        rows = ((obi, visit.outcome, _doc(visit)) for obi, visit, _ in visits)
-        db.executemany("REPLACE INTO visits VALUES (?, ?, ?)", rows)
 
     def clear(self) -> None:
         """Empties the catalogue in one transaction. The file keeps its size."""

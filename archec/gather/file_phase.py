@@ -314,9 +314,9 @@ class FilePhase:
         version = fobi.versions.get(hop.sha256) if state == hop.sha256 else None
         if version is None:
             kind = self._bodies.kind(hop)
-            page = self._bodies.page(hop, kind)
-            suspect = "login page" if is_login_page(page) else ""
-            tags = tags or tags_in(page)
+            if page := self._bodies.page(hop, kind):
+                suspect = "login page" if is_login_page(page) else ""
+                tags = tags or tags_in(page)
         if tags and self._config.fetch.robots_tags == "obey":
             self._finish(active, VisitResult(hop, outcome="robots", message=f"its robots tags say {tags}", tags=tags))
             return
