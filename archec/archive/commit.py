@@ -244,14 +244,13 @@ class Committer(Commits):
         restated = [link for item in items for link in item.restated]
         if not (placements or links or restated):
             return [_FINE] * len(items)
-        results = self.store.commit(placements, links, restated)
-        placed, linked = iter(results), iter(results[len(placements) :])
-        stated = iter(results[len(placements) + len(links) :])
-        found: list[CommitResult] = []
-        for item in items:
-            own = [next(placed)] if item.placement is not None else []
-            own += [next(linked) for _ in item.links] + [next(stated) for _ in item.restated]
-            found.append(next((one for one in own if one.kind not in ("stored", "adopted")), _FINE))
+        owners = [n for n, item in enumerate(items) if item.placement is not None]
+        owners += [n for n, item in enumerate(items) for _ in item.links]
+        owners += [n for n, item in enumerate(items) for _ in item.restated]
+        found = [_FINE] * len(items)
+        for n, result in zip(owners, self.store.commit(placements, links, restated), strict=True):
+            if result.kind not in ("stored", "adopted") and found[n] is _FINE:
+                found[n] = result
         return found
 
     def _elsewhere(self, item: CommitItem, outcome: CommitResult) -> CommitItem:

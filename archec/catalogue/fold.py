@@ -109,12 +109,12 @@ def fold_obi(obi: Obi | None, change: ObiChange, stamp: int) -> Obi:
     if change.version is not None:
         versions[change.version.sha256] = change.version
     notes = {**obi.notes, **change.notes}
-    newest = any(tist == history.last and state is not None for tist, state in change.put.items())
+    newest = change.put.get(history.last or 0) is not None
     states = {*history.states, *(claim.state for claim in ordered)}
     return replace(
         obi,
         history=history,
-        versions={state: versions[state] for state in sorted(filter(None, states)) if state in versions},
+        versions={sha256: version for sha256, version in sorted(versions.items()) if sha256 in states},
         notes={tist: notes[tist] for tist in history.tists if tist in notes},
         handle=change.handle if newest or not obi.handle else obi.handle,
         stamp=stamp if change.put or change.drop else obi.stamp,

@@ -193,7 +193,7 @@ class SQLiteCatalogue(Database, Catalogue):
         heads, parts, gone = changed
         db.executemany(_HEAD.format(COLLECTION[kind]), map(_head_row, heads))
         entries = (
-            (*key, back, note and note.run, None if note is None else _doc(note))
+            (*key, int(back), note and note.run, None if note is None else _doc(note))
             for key, (back, note) in parts.entries.items()
         )
         db.executemany("REPLACE INTO entries (id, kind, tist, back, run, note) VALUES (?, ?, ?, ?, ?, ?)", entries)

@@ -6,13 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from archec.archive.absence import directory_of
 from archec.catalogue.model import Coverage
 from archec.digest import sha256_hex
-from archec.gather.directory_cache import DirectoryMemory
-from archec.gather.options import Environment
 from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool, line_of
 from archec.redif.files import Blob, Known, Other, Source, Unread
 from archec.redif.precedence import below_root, standing
@@ -22,6 +20,10 @@ from archec.redif.schema import type_of
 from archec.store.durable import failure
 from archec.units import counted
 from archec.workers.pool import Done, Pool
+
+if TYPE_CHECKING:  # slow to import, and not needed by workers
+    from archec.gather.directory_cache import DirectoryMemory
+    from archec.gather.options import Environment
 
 _CHUNK = 1 << 20
 _INLINE = 4 << 20

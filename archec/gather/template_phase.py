@@ -29,7 +29,6 @@ from archec.gather.options import Environment
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.spool import Loss, SeenRow
 from archec.gather.writing import Job, Written, writing
-from archec.history import History
 from archec.ids import archive_of
 from archec.redif.files import Source
 from archec.redif.problems import Problem
@@ -353,13 +352,12 @@ class _Merging:
         history, tist = obi.history, self._data_set.tist
         before = Verdict(history.states[-1] if history else None, obi.place)
         after = verdict_after(obi.id, before, claims, self._evidence, (self._data_set,))
-        entries = history.as_dict()
         if after.state != before.state:
-            entries[tist] = after.state
+            history = history.changed({tist: after.state})
         behind = {tist: after.claim} if after.claim is not None else {}
         since = tist if (after.state, after.place) != (before.state, before.place) else obi.settled
         whys = {tist: after.why} if after.why is not None else {}
-        return Judgement(History.of(entries), behind, whys, after, since, claims)
+        return Judgement(history, behind, whys, after, since, claims)
 
     def _place_before(self, obi: Obi) -> str:
         """The place at which a tobi was last seen before the data set."""

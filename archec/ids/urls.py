@@ -21,9 +21,10 @@ _PATH_SAFE = "!$&'()*+,;=:@/%"
 _QUERY_SAFE = _PATH_SAFE + "?"
 _SCHEMES = ("http:", "https:", "ftp:")
 _AT = re.compile(r"%40|\uff20|\ufe6b", re.I)
+_LONGEST_HOST = 253
 _HOST_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _PLAIN_URL = re.compile(
-    r"(?:https?|ftp)://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[1-5]?[1-9][0-9]{3})?"
+    r"(?:https?|ftp)://[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})*(?::[1-5]?[1-9][0-9]{3})?"
     r"(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+/?"
 )
 
@@ -42,8 +43,10 @@ def normalise_url(raw: str) -> str:
     kept. Raises BadName, also for an id of more than MAX_ID characters; its message never shows a password.
     """
     # Most URLs are already normalised; one pattern detects that, except for "--" in a host (IDNA) and dot segments.
-    if len(raw) <= MAX_ID and _PLAIN_URL.fullmatch(raw) and "--" not in raw.split("/", 3)[2] and "./" not in raw:
-        return _plain_host(raw)
+    if len(raw) <= MAX_ID and _PLAIN_URL.fullmatch(raw) and "./" not in raw:
+        host = host_of(raw)
+        if "--" not in host and len(host) <= _LONGEST_HOST:
+            return raw
     text = "".join(raw.split())
     if not text:
         raise BadName("the URL is empty")
@@ -100,14 +103,6 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= 200 else text[:200] + "...")
 
 
-def _plain_host(url: str) -> str:
-    """A URL that matches the fast pattern, which does not check the length of hosts and labels."""
-    host = url.split("/", 3)[2].partition(":")[0]
-    if len(host) > 253 or any(len(label) > 63 for label in host.split(".")):
-        raise BadName(f"{_shown(url)} has a host name that is too long")
-    return url
-
-
 def _authority(authority: str, scheme: str, url: str) -> str:
     host, port = authority.rpartition("@")[2], ""
     if host.startswith("["):
@@ -149,7 +144,7 @@ def _host(host: str, url: str) -> str:
             raise BadName(f"{_shown(url)} has a host that IDNA does not allow") from error
     bare = host[:-1] if host.endswith(".") else host
     labels = bare.split(".")
-    if not bare or len(bare) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
+    if not bare or len(bare) > _LONGEST_HOST or not all(_HOST_LABEL.fullmatch(label) for label in labels):
         raise BadName(f"{_shown(url)} has no valid host")
     return host
 

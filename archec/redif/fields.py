@@ -78,10 +78,11 @@ class Cluster(NamedTuple):
 
     def refipo(self) -> RawRefipo:
         """The refipo of a file cluster. If a field is repeated, its first value counts."""
-        url = "".join(self.get("URL").split())
-        if "@" in url:
-            url = without_userinfo(url)
-        return RawRefipo(url, *map(self.get, ("Format", "Function", "Size", "Restriction")))
+        first = {name: value for name, value in reversed(self.rows) if value}
+        leaves = ("URL", "Format", "Function", "Size", "Restriction")
+        url, *others = [first.get(f"{self.prefix}-{leaf}", "") for leaf in leaves]
+        url = "".join(url.split())
+        return RawRefipo(without_userinfo(url) if "@" in url else url, *others)
 
 
 def cut(text: str) -> tuple[str, list[str], list[str]]:

@@ -78,7 +78,7 @@ class Template(NamedTuple):
 
     def get(self, name: str) -> str:
         """The first value of a field (canonical name) that is not empty, or ``""``."""
-        return next(iter(self.all(name)), "")
+        return next((value for one, value in zip(self.names, self.values, strict=True) if one == name and value), "")
 
     def all(self, name: str) -> tuple[str, ...]:
         """Every value of a field (canonical name) that is not empty."""
