@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from archec.config import FetchConfig
 from archec.errors import BadName
-from archec.web.faults import EXPECTED, Blocked, Truncated, fault_of
+from archec.web.faults import EXPECTED, Blocked, TooLarge, Truncated, fault_of
 from archec.web.guard import allowed
 from archec.web.h1 import Answer
 from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
@@ -175,14 +175,13 @@ class Client:
         self, task: FetchTask, flight: Flight, response: Response, fields: Mapping[str, str], seen: Hop
     ) -> Attempt:
         limit = self._config.max_size
-        too_large = Attempt(replace(seen, outcome=Outcome.TOO_LARGE, message=f"larger than {limit} bytes"))
         coding = fields.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked", "identity"):
             raise httpx.RemoteProtocolError(f"a transfer coding that was not requested: {coding[:40]}")
         stated = fields.get("content-length", "") if not coding else ""
         length = int(stated[:18]) if stated.isascii() and stated.isdecimal() else -1
         if length > limit:
-            return too_large
+            raise TooLarge(f"larger than {limit} bytes")
         temp: TempLike | None = None
         unwritten: list[bytes] = []
         head = b""
@@ -191,7 +190,7 @@ class Client:
                 flight.received += len(chunk)
                 self.progress(len(chunk), 0)
                 if flight.received > limit:
-                    return too_large
+                    raise TooLarge(f"larger than {limit} bytes")
                 if len(head) < HEAD:
                     head += chunk[: HEAD - len(head)]
                 unwritten.append(chunk)

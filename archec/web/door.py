@@ -99,18 +99,11 @@ class Sender:
         elif content is None and method in _BODIES:
             fields.setdefault(b"content-length", (b"Content-Length", b"0"))
         timeout = self._policy.connect_timeout
-        response = await self.carry(
-            Request(method, origin, target, tuple(fields.values()), content, named, timeout)
-        )
-        response.url = url
-        return response
-
-    async def carry(self, request: Request) -> Response:
-        """Sends a request as it is. The response has the limits of the policy."""
-        carrier = self._carriers.ftp if request.origin.scheme == "ftp" else self._carriers.http
+        request = Request(method, origin, target, tuple(fields.values()), content, named, timeout)
         started = monotonic()
-        response = await carrier.send(request)
+        response = await (self._carriers.ftp if origin.scheme == "ftp" else self._carriers.http).send(request)
         response.bound(self._policy, self._grace, started)
+        response.url = url
         return response
 
 

@@ -66,7 +66,7 @@ class Answer:
 
 
 class H1Connection(asyncio.Protocol):
-    """Call ``exchange``, then ``read`` until it returns ``b""``. Then ``reusable`` says whether to keep the connection.
+    """Call ``exchange``, then ``read`` until it returns ``b""``. Then ``rest`` says whether to keep the connection.
 
     ``received`` is called with the number of bytes received; the socket buffer is small then. ``timeout`` in seconds
     applies to sending each piece of a request, to the response head, and to each piece of its body.
@@ -162,7 +162,7 @@ class H1Connection(asyncio.Protocol):
         self._transport.write(request)
         if body is not None:
             await self._send(body, head)
-        await self._wait(head, "no answer within {:g} s")
+        await self._watched(head)
         if self._error is not None and not self.status:
             if reused and not self._received:
                 raise Stale(str(self._error))
@@ -197,7 +197,7 @@ class H1Connection(asyncio.Protocol):
                 if self._surplus:
                     raise Truncated("the server sent more than the announced length")
                 return b""
-            await self._wait(self.loop.create_future(), "silent for {:g} s in mid-body")
+            await self._watched(self.loop.create_future())
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         if self._paused and not self._transport.is_closing():
             self._paused = False
@@ -206,43 +206,35 @@ class H1Connection(asyncio.Protocol):
                 self._transport.resume_reading()
         return b"".join(chunks)
 
-    async def _wait(self, future: asyncio.Future[None], what: str) -> None:
-        """Awaits a future of this connection. One timer serves all waits, since most are short."""
+    def _watched(self, future: asyncio.Future[None]) -> asyncio.Future[None]:
+        """The future to wait for, which now has a timeout. One timer serves all waits, since most are short."""
         self._waiting = future
         if self._timeout is not None:
             self._due = self.loop.time() + self._timeout
             self._timer = self._timer or self.loop.call_at(self._due, self._expire)
-        try:
-            await future
-        except asyncio.TimeoutError:
-            raise httpx.ReadTimeout(what.format(self._timeout)) from None
+        return future
 
     def _expire(self) -> None:
         self._timer = None
         if self._waiting is None or self._waiting.done():
             return
         if self._due <= self.loop.time():
-            self._waiting.set_exception(asyncio.TimeoutError())
+            what = "no answer within {:g} s" if self._waiting is self._head else "silent for {:g} s in mid-body"
+            self._waiting.set_exception(httpx.ReadTimeout(what.format(self._timeout)))
         else:
             self._timer = self.loop.call_at(self._due, self._expire)
-
-    @property
-    def reusable(self) -> bool:
-        """Whether the response was read completely and the connection can serve another request."""
-        return (
-            self._complete and self._keep and not self._chunks and not self._surplus and not self._unsent
-            and self._error is None and not self.lost
-        )
 
     @property
     def over(self) -> bool:
         """Whether the response was read completely and the connection is still open."""
         return self._complete and not self._chunks and not self.lost
 
-    def rest(self) -> None:
-        """Marks the connection as idle. Any data that arrives from now on closes it."""
+    def rest(self) -> bool:
+        """Marks the connection as idle after a response that is ``over``, and returns whether it can serve another
+        request. Any data that arrives from now on closes it."""
         self._parser = None
         self.idle_since = self.loop.time()
+        return self._keep and not self._surplus and not self._unsent and self._error is None
 
     def is_quiet(self) -> bool:
         """Whether the socket has nothing to read."""

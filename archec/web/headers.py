@@ -49,7 +49,7 @@ def raw_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for name, value in raw:
-        key = _WANTED.get(name) or _WANTED.get(name.lower())
+        key = _WANTED.get(name.lower())
         if key is None or key in found:
             continue
         if key == "location":
@@ -64,15 +64,15 @@ def raw_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def kept(fields: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """The fields for a hop, in their order. User information is removed from URLs."""
-    return tuple((name, _public(name, value)) for name, value in fields.items() if name in KEPT)
-
-
-def _public(name: str, value: str) -> str:
-    if name == "location":
-        return _location_text(value)
-    if "@" not in value or name in _NEVER_CUT:
-        return value
-    return without_userinfo(value)
+    found = []
+    for name, value in fields.items():
+        if name == "location":
+            value = _location_text(value)
+        elif "@" in value and name not in _NEVER_CUT:
+            value = without_userinfo(value)
+        if name in KEPT:
+            found.append((name, value))
+    return tuple(found)
 
 
 def wait_asked(fields: Mapping[str, str], now: float) -> float:

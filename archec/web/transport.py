@@ -144,8 +144,7 @@ class DirectTransport:
         if not connection.over:
             connection.abort()
             return
-        kept = connection.reusable and connection.used < _MAX_USES and key not in self._distrusted
-        connection.rest()
+        kept = connection.rest() and connection.used < _MAX_USES and key not in self._distrusted
         self._resting[connection] = key if kept else None
         if kept:
             self._idle.setdefault(key, []).append(connection)
