@@ -28,6 +28,8 @@ from archec.web.tls import Tls
 
 T = TypeVar("T")
 
+_READ = 1 << 18
+"""Maximum number of bytes that are read at once."""
 MAX_ADDRESSES = 4
 """Maximum number of addresses of a host that are tried."""
 
@@ -40,6 +42,7 @@ class Connector:
         self, guard: Guard, tls: Tls, received: Callable[[int], None] | None = None, timeout: float | None = None
     ) -> None:
         self._received, self._timeout = received, timeout
+        self._buffer = memoryview(bytearray(_READ))
         self.guard = guard
         self._tls = tls
         self.issuers: Callable[[str], Awaitable[bytes]]
@@ -107,7 +110,7 @@ class Connector:
     async def _open(self, address: str, port: int, host: str, context: ssl.SSLContext | None) -> H1Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: H1Connection(loop, self._received, self._timeout),
+            lambda: H1Connection(loop, self._buffer, self._received, self._timeout),
             address,
             port,
             ssl=context,

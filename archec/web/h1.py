@@ -65,20 +65,22 @@ class Answer:
                 self._watcher(quiet)
 
 
-class H1Connection(asyncio.Protocol):
+class H1Connection(asyncio.BufferedProtocol):
     """Call ``exchange``, then ``read`` until it returns ``b""``. Then ``rest`` says whether to keep the connection.
 
-    ``received`` is called with the number of bytes received; the socket buffer is small then. ``timeout`` in seconds
-    applies to sending each piece of a request, to the response head, and to each piece of its body.
+    ``buffer`` takes what is received, and may be that of other connections of the same event loop. ``received`` is
+    called with the number of bytes received; the socket buffer is small then. ``timeout`` in seconds applies to sending
+    each piece of a request, to the response head, and to each piece of its body.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        buffer: memoryview,
         received: Callable[[int], None] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self.loop = loop
+        self.loop, self._buffer = loop, buffer
         self._on_received = received
         self._timeout = timeout
         self._timer: asyncio.TimerHandle | None = None
@@ -305,14 +307,18 @@ class H1Connection(asyncio.Protocol):
             if self._on_received is not None:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, AHEAD // 2)  # Linux doubles it
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = self._buffer[:nbytes]
         if self._on_received is not None:
-            self._on_received(len(data))
+            self._on_received(nbytes)
         parser = self._parser
         if parser is None or self._complete:  # not requested: it must not be taken for the next response
             if _GOODBYE.match(data):
                 self.abort()
-            elif data not in (b"\r\n", b"\n"):  # an empty line is harmless
+            elif bytes(data) not in (b"\r\n", b"\n"):  # an empty line is harmless
                 self.surplus()
             return
         self._received = True
