@@ -42,8 +42,6 @@ class Flight:
     """
 
     started: float
-    runner: asyncio.Task[None] | None = None
-    """The task to cancel when a limit is exceeded."""
     on_release: Callable[[], None] | None = None
     """Called once, when the request is complete; its body may still have to be written."""
     is_sent: bool = False

@@ -73,8 +73,9 @@ class Fetcher:
         self._bytes_left = max_bytes or sys.maxsize
         self._robots = RobotsCache(self._client, agent, tuning, config.delay)
         self._hosts = HostQueues(config, tuning.penalty)
-        self._flights: set[Flight] = set()
-        self._runners: set[asyncio.Task[None]] = set()
+        self._flights: dict[asyncio.Task[None], Flight] = {}
+        self._requests = 0
+        """Number of flights that are not released."""
         self._held: set[_Held] = set()
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
@@ -86,7 +87,7 @@ class Fetcher:
     def in_flight(self) -> int:
         """Number of tasks in progress: requests, bodies being written, and responses whose connection has not been
         checked yet."""
-        return len(self._runners) + len(self._held)
+        return len(self._flights) + len(self._held)
 
     @property
     def spent(self) -> bool:
@@ -113,17 +114,16 @@ class Fetcher:
         """Starts as many requests as the limits allow."""
         now = self._loop.time()
         most = min(self._config.concurrency, max(1, self._bytes_left // AHEAD))
-        while self._open and len(self._flights) < most:
+        while self._open and self._requests < most:
             queued = self._hosts.take(now)
             if queued is None:
                 self._arm(now)
                 return
-            flight = Flight(now)
-            flight.on_release = partial(self._release, queued, flight)
-            self._flights.add(flight)
-            flight.runner = runner = self._loop.create_task(self._run(queued, flight))
-            self._runners.add(runner)
-            runner.add_done_callback(partial(self._finished, queued, flight))
+            self._requests += 1
+            flight = Flight(now, partial(self._release, queued))
+            runner = self._loop.create_task(self._run(queued, flight))
+            self._flights[runner] = flight
+            runner.add_done_callback(partial(self._finished, queued))
 
     def drop_queued(self) -> None:
         """Drops all tasks that are not in flight."""
@@ -136,7 +136,7 @@ class Fetcher:
         self._ticker.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        runners = list(self._runners)
+        runners = list(self._flights)
         for runner in runners:
             runner.cancel()
         await asyncio.gather(*runners, return_exceptions=True)
@@ -152,14 +152,14 @@ class Fetcher:
 
     def _break_off(self) -> None:
         """Cancels the requests whose body is incomplete."""
-        for flight in self._flights:
-            if flight.runner is not None:
-                flight.runner.cancel()
+        for runner, flight in self._flights.items():
+            if flight.on_release is not None:
+                runner.cancel()
 
     # -- scheduling -------------------------------------------------------------------------------
 
-    def _release(self, queued: QueuedTask, flight: Flight) -> None:
-        self._flights.discard(flight)
+    def _release(self, queued: QueuedTask) -> None:
+        self._requests -= 1
         self._hosts.done(queued.host)
         self.start()
 
@@ -181,9 +181,9 @@ class Fetcher:
 
     def _tick(self) -> None:
         now = self._loop.time()
-        for flight in self._flights:
-            if flight.overdue(now, self._config, self._tuning) and flight.runner is not None:
-                flight.runner.cancel()
+        for runner, flight in self._flights.items():
+            if flight.on_release is not None and flight.overdue(now, self._config, self._tuning):
+                runner.cancel()
         self._ticker = self._loop.call_later(self._tuning.tick, self._tick)
 
     # -- one task ---------------------------------------------------------------------------------
@@ -207,10 +207,9 @@ class Fetcher:
             kind = StorageFull if error.errno in _FULL else StorageFailed
             self._stop_storing(kind(f"the body of {queued.task.url} cannot be written: {error.strerror or error}"))
 
-    def _finished(self, queued: QueuedTask, flight: Flight, runner: asyncio.Task[None]) -> None:
+    def _finished(self, queued: QueuedTask, runner: asyncio.Task[None]) -> None:
         """Emits a hop if the runner failed or timed out, and releases its place."""
-        self._runners.discard(runner)
-        url = queued.task.url
+        flight, url = self._flights.pop(runner), queued.task.url
         if runner.cancelled():
             if self._open and flight.verdict:
                 self._emit(failure(url, Outcome.TIMEOUT, flight.verdict))
