@@ -15,7 +15,7 @@ from archec.catalogue.documents import canonical
 from archec.catalogue.model import FilesetManifestFile, ManifestPart
 from archec.errors import CorruptArchive
 from archec.fileset.paths import safe_paths, unsafe
-from archec.fileset.status import Status
+from archec.fileset.status import WHOLE, Status
 from archec.units import counted
 
 FORMAT = 1
@@ -87,7 +87,7 @@ def parts(sha256: str, files: Sequence[FilesetManifestFile]) -> Iterator[Manifes
 
 def is_whole(file: FilesetManifestFile) -> bool:
     """Whether a file is held."""
-    return file.status is not None and Status(file.status).is_whole
+    return file.status in WHOLE
 
 
 def not_held(files: Sequence[FilesetManifestFile]) -> str:
@@ -141,9 +141,9 @@ class Selection(NamedTuple):
 
     def wants(self, file: FilesetManifestFile) -> bool:
         """Whether a file is selected."""
-        path = file.path
-        matches = (any(fnmatchcase(path, glob) for glob in globs) for globs in (self.include or ("*",), self.exclude))
-        return next(matches) and not next(matches)
+        if self.include and not any(fnmatchcase(file.path, glob) for glob in self.include):
+            return False
+        return not any(fnmatchcase(file.path, glob) for glob in self.exclude)
 
 
 def _with(file: FilesetManifestFile, *, status: str | None = None, **extra: Any) -> FilesetManifestFile:

@@ -67,21 +67,19 @@ class Status(str, Enum):
         """Whether a result with this status means that the complete data set is held."""
         return self.value.startswith("success") and self is not Status.SUCCESS_PARTIAL
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether a file with this status is held."""
-        return self in (Status.SUCCESS, Status.EXISTS)
+
+WHOLE = (Status.SUCCESS, Status.EXISTS)
+"""The statuses of files that are held."""
 
 
 def overall(files: Sequence[FilesetManifestFile], *, single: bool) -> Status:
     """The status of a data set, from those of its files: success if all are held, partial if some are, else that of the
     first file; EMPTY_MANIFEST if no file has a status."""
-    statuses = [Status(file.status) for file in files if file.status]
-    if files and all(status.is_whole for status in statuses) and len(statuses) == len(files):
-        return Status.SUCCESS_FILE if single else Status.SUCCESS
-    if any(status.is_whole for status in statuses):
-        return Status.SUCCESS_PARTIAL
-    return next((status for status in statuses if not status.is_whole), Status.EMPTY_MANIFEST)
+    held = sum(file.status in WHOLE for file in files)
+    if held:
+        complete = Status.SUCCESS_FILE if single else Status.SUCCESS
+        return complete if held == len(files) else Status.SUCCESS_PARTIAL
+    return next((Status(file.status) for file in files if file.status), Status.EMPTY_MANIFEST)
 
 
 class FilesetProblem(ArchecError):

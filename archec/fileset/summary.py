@@ -56,7 +56,6 @@ def _keep_answer(work: Work, answer: PlatformAnswer, stream: IO[bytes]) -> str:
     if item.placement is None:
         work.commits.discard(temp.path)
     work.commits.add(item)
-    work.commits.commit()
     work.kept(item, body)
     return obi
 
