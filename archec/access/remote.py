@@ -242,23 +242,23 @@ class UrlTemplate:
 
     def __init__(self, text: str) -> None:
         path, _, query = text.partition("?")
-        self._path = _NAME.split(path)  # every second one is a name
-        self._query = [_NAME.split(part) for part in query.split("&")]
+        self._path = _parsed(path)
+        self._query = [_parsed(part) for part in query.split("&") if part]
 
     def filled(self, values: Mapping[str, str]) -> str:
-        path, mark, rest = _put_in(self._path, values, raw="url").partition("?")
+        form, names = self._path
+        path = form % tuple([values.get(name, "") if name == "url" else escaped(values.get(name, "")) for name in names])
+        path, mark, rest = path.partition("?")
         path = _DOTS.sub("", path) + mark + rest
-        kept = [part for parts in self._query if (part := _put_in(parts, values)) and not part.endswith("=")]
-        return f"{path}?{'&'.join(kept)}" if kept else path
+        query = [form % tuple([escaped(values.get(name, "")) for name in names]) for form, names in self._query]
+        kept = "&".join([part for part in query if part and not part.endswith("=")])
+        return f"{path}?{kept}" if kept else path
 
 
-def _put_in(parts: Sequence[str], values: Mapping[str, str], raw: str = "") -> str:
-    """Joins the parts of a template. The value with the name ``raw`` is not escaped."""
-    found = list(parts)
-    for at in range(1, len(parts), 2):
-        value = values.get(parts[at], "")
-        found[at] = value if parts[at] == raw else escaped(value)
-    return "".join(found)
+def _parsed(text: str) -> tuple[str, list[str]]:
+    """A part of a template as a format for ``%`` and the names in it."""
+    parts = _NAME.split(text)  # every second one is a name
+    return "%s".join(part.replace("%", "%%") for part in parts[::2]), parts[1::2]
 
 
 def escaped(value: str) -> str:
