@@ -73,7 +73,7 @@ class Builder:
                 local.append(self._archec(source, loaders))
             elif source.type in ("cdx", "memento"):
                 kind = CdxSource if source.type == "cdx" else MementoSource
-                remote.append(kind(source, self.web, step.timeout, cache, grouped=step.grouped))
+                remote.append(kind(source, self.web, None if step.grouped else step.timeout, cache))
             elif source.type == "live":
                 remote.append(LiveSource(source.name, self._config.access.live))
             elif source.type == "redis":

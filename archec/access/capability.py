@@ -28,7 +28,7 @@ from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.server.app import Capability
-from archec.server.observe import abort, sent_of
+from archec.server.observe import ABORT, SENT
 from archec.web.door import Policy, Sender
 
 _log = logging.getLogger("archec.access")
@@ -121,7 +121,7 @@ class AccessCapability(BaseRoute, Capability):
         )
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange, sent = Exchange(scope, receive), sent_of(scope)
+        exchange, sent = Exchange(scope, receive), scope[SENT]
         viewer: Viewer | None = None
         try:
             if exchange.method == "OPTIONS" and self._config.access.cors:
@@ -129,13 +129,12 @@ class AccessCapability(BaseRoute, Capability):
             else:
                 viewer = self._gate.enter(exchange.headers.get("authorization", ""), client_of(scope))
                 response = await self._answered(exchange, viewer)
-            with self._gate.transfer(viewer):
-                await self._complete(response, exchange)(scope, receive, send)
+            await self._gate.transfer(viewer, self._complete(response, exchange)(scope, receive, send))
         except Refused as refusal:
             response = message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)
             await self._complete(response, exchange)(scope, receive, send)
         except TransferEnded:
-            abort(scope)
+            scope[ABORT]()
             raise
         finally:
             exchange.close()

@@ -49,9 +49,10 @@ class Step:
             at_once = [one.parts_at_once(query, errors) for one in local]
             if None not in at_once:
                 return merge_rows([part for parts in at_once for part in parts or ()], query)
+        begin, in_thread = asyncio.create_task, partial(to_thread.run_sync, abandon_on_cancel=True)
         asked: dict[asyncio.Task[Sequence[Iterator[Row]]], Source] = {
-            **{asyncio.create_task(_in_thread(one, query, errors)): one for one in local},
-            **{asyncio.create_task(one.ask(query, errors)): one for one in remote},
+            **{begin(in_thread(partial(one.parts, query, errors))): one for one in local},
+            **{begin(one.ask(query, errors)): one for one in remote},
         }
         if not asked:
             return iter(())
@@ -62,10 +63,6 @@ class Step:
         for task in late:
             asked.pop(task).failed(f"no answer within {self.timeout:g} s", errors)
         return merge_rows([part for task in asked for part in task.result()], query)
-
-
-async def _in_thread(source: LocalSource, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-    return await to_thread.run_sync(partial(source.parts, query, errors), abandon_on_cancel=True)
 
 
 @dataclass(frozen=True, slots=True)

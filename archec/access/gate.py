@@ -11,8 +11,7 @@ import base64
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from operator import attrgetter
 
 from archec.access.audit_log import AuditLog
@@ -86,16 +85,14 @@ class Gate:
             raise Refused(429, "Too many requests", (("Retry-After", str(wait)),))
         self._buckets[token.hash] = (left - 1, now)
 
-    @contextmanager
-    def transfer(self, viewer: Viewer | None) -> Iterator[None]:
-        """Wraps the sending of a response. Raises TransferEnded soon after the token has become invalid."""
+    async def transfer(self, viewer: Viewer | None, sending: Awaitable[None]) -> None:
+        """Awaits the sending of a response. Raises TransferEnded soon after the token has become invalid."""
         task = asyncio.current_task()
         if viewer is None or viewer.token is None or task is None:
-            yield
-            return
+            return await sending
         self._transfers[task] = viewer.token
         try:
-            yield
+            await sending
         except asyncio.CancelledError:
             if task not in self._transfers:
                 raise TransferEnded("the token is no longer valid") from None

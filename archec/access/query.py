@@ -88,12 +88,12 @@ class Arguments:
 
     def all(self, name: str) -> list[str]:
         """All values of a name that are not empty."""
-        return [value for key, value in self.given if key == name and value]
+        return [value for key, value in self.given if key == name and value] if name in self.first else []
 
     def number(self, name: str, default: int, *, least: int = 0) -> int:
         """An integer. Raises UsageError."""
-        text = self.one(name)
-        if not text:
+        text = self.first.get(name)
+        if text is None:
             return default
         if not _NUMBER.fullmatch(text) or int(text) < least:
             raise UsageError(f"Invalid value for {name}= param: {text[:40]}")
@@ -101,8 +101,8 @@ class Arguments:
 
     def flag(self, name: str) -> bool:
         """A boolean. Raises UsageError."""
-        text = self.one(name).lower()
-        if text not in ("", "0", "1", "true", "false"):
+        text = self.first.get(name, "0").lower()
+        if text not in ("0", "1", "true", "false"):
             raise UsageError(f"{name}={text[:40]!r} is neither true nor false")
         return text in ("1", "true")
 
@@ -170,22 +170,22 @@ def parse_query(take: Arguments, *, key: str = "", may_live: bool = False, may_p
     Raises UsageError, which names the parameter.
     """
     check_names(take.given)
-    url = take.one("url")
-    if not url:
+    first = take.first
+    if "url" not in first:
         raise UsageError('The "url" param is required')
-    match, url = _match(url, take.one("matchType"))
-    closest = take.one("closest")
+    match, url = _match(first["url"], first.get("matchType", ""))
+    closest = first.get("closest", "")
     if closest:
         closest = now_stamp() if closest == "now" else last_moment(checked("closest", closest))
-    since, until = take.one("from", "from_ts"), take.one("to")
-    sort = take.one("sort")
-    if sort not in ("", "default", "closest", "reverse"):
+    since, until = take.one("from", "from_ts"), first.get("to", "")
+    sort = first.get("sort", "default")
+    if sort not in ("default", "closest", "reverse"):
         raise UsageError(f"sort={sort[:40]!r} is not one of closest, reverse")
-    output = take.one("output") or "cdxj"
+    output = first.get("output", "cdxj")
     if output not in _OUTPUTS:
         raise UsageError(f"output={output[:40]} not supported")
     order: Order = "closest" if closest else "reverse" if sort == "reverse" or take.flag("reverse") else "ascending"
-    wanted, not_wanted, colls = _sources(take.one("sources"))
+    wanted, not_wanted, colls = _sources(first.get("sources", "*"))
     return Query(
         url,
         match,
@@ -228,6 +228,8 @@ def check_names(given: Sequence[Argument]) -> None:
 def _sources(text: str) -> tuple[frozenset[str], frozenset[str], list[Argument]]:
     """Splits the parameter ``sources``: the sources to query (empty: all, as for ``*``), those to skip (the names after
     the first ``!``), and for each ``SOURCE:COLL`` a parameter with its collection."""
+    if text == "*":
+        return frozenset(), frozenset(), []
     wanted, _, skipped = text.partition("!")
     parts = [name.partition(":") for name in wanted.split(",") if name]
     names = frozenset(name for name, _, _ in parts)

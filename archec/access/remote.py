@@ -35,6 +35,7 @@ _DOTS = re.compile(r"/(?:\.|%2e){1,2}(?=/|\Z)", re.I)
 _MAX_CACHED = 1000
 _FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
 """A source with ``_FAILURES`` failures within ``_WITHIN`` seconds is skipped for ``_PAUSE`` seconds."""
+LEFT_OUT = f"left out for {_PAUSE:g} s after {_FAILURES} failures"
 
 
 class Web:
@@ -144,9 +145,7 @@ async def fetch(
         return Fetched(final, response.headers, body)
 
 
-async def spooled(
-    pieces: AsyncIterator[bytes], file: IO[bytes], limit: int, scope: CancelScope | None = None
-) -> int:
+async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int, scope: CancelScope | None = None) -> int:
     """Writes the body of a response to a file and returns its size. What arrives extends the deadline of ``scope``.
     Raises SourceFailed if it is larger than ``limit`` bytes, and LoadFailed if it is cut off or the disk is full."""
     size, latest = 0, scope.deadline + _MAX_EXTENSION if scope is not None else 0.0
@@ -186,21 +185,12 @@ def _plain(response: Response) -> AsyncIterator[bytes]:
     return unpacked(response) if encoding.endswith("gzip") else response
 
 
-class NotAsked(SourceFailed):
-    """A source was not queried, which does not count as a failure."""
-
-
 class Health:
     """Tracks the failures of a source."""
 
     def __init__(self) -> None:
         self._failures: list[float] = []
         self._out_until = 0.0
-
-    def check(self) -> None:
-        """Raises NotAsked while the source is skipped."""
-        if self.is_out:
-            raise NotAsked(f"left out for {_PAUSE:g} s after {_FAILURES} failures")
 
     @property
     def is_out(self) -> bool:
@@ -242,23 +232,23 @@ class UrlTemplate:
 
     def __init__(self, text: str) -> None:
         path, _, query = text.partition("?")
-        self._path = _parsed(path)
-        self._query = [_parsed(part) for part in query.split("&") if part]
+        self._path = _NAME.split(path)  # every second one is a name
+        self._query = [_NAME.split(part) for part in query.split("&")]
 
     def filled(self, values: Mapping[str, str]) -> str:
-        form, names = self._path
-        path = form % tuple([values.get(name, "") if name == "url" else escaped(values.get(name, "")) for name in names])
-        path, mark, rest = path.partition("?")
+        path, mark, rest = _put_in(self._path, values, raw="url").partition("?")
         path = _DOTS.sub("", path) + mark + rest
-        query = [form % tuple([escaped(values.get(name, "")) for name in names]) for form, names in self._query]
-        kept = "&".join([part for part in query if part and not part.endswith("=")])
-        return f"{path}?{kept}" if kept else path
+        kept = [part for parts in self._query if (part := _put_in(parts, values)) and not part.endswith("=")]
+        return f"{path}?{'&'.join(kept)}" if kept else path
 
 
-def _parsed(text: str) -> tuple[str, list[str]]:
-    """A part of a template as a format for ``%`` and the names in it."""
-    parts = _NAME.split(text)  # every second one is a name
-    return "%s".join(part.replace("%", "%%") for part in parts[::2]), parts[1::2]
+def _put_in(parts: Sequence[str], values: Mapping[str, str], raw: str = "") -> str:
+    """Joins the parts of a template. The value with the name ``raw`` is not escaped."""
+    found = list(parts)
+    for at in range(1, len(parts), 2):
+        value = values.get(parts[at], "")
+        found[at] = value if parts[at] == raw else escaped(value)
+    return "".join(found)
 
 
 def escaped(value: str) -> str:

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Filter, Query, joined, key_of, uri_of
-from archec.access.remote import Cache, Fetched, Health, NotAsked, UrlTemplate, Web, escaped, fetch, same_origin
+from archec.access.remote import LEFT_OUT, Cache, Fetched, Health, UrlTemplate, Web, escaped, fetch, same_origin
 from archec.access.rows import Origin, Row, any_row, made_line
 from archec.access.sources import AskedSource, Errors
 from archec.access.stamps import from_http_date, http_date, now_stamp
@@ -26,23 +26,21 @@ _IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
 
 class RemoteSource(AskedSource):
     """Base class of sources on other servers. ``seconds`` is the timeout, which is extended by the data that arrive;
-    if the source is ``grouped`` with others, the group limits its time."""
+    None if the source is in a group, which limits the time."""
 
-    def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float, *, grouped: bool) -> None:
+    def __init__(self, config: SourceConfig, web: Web, seconds: float | None, cache: float) -> None:
         super().__init__(config.name)
         self.type = str(config.type)
-        self._config, self._web = config, web
-        self._seconds = None if grouped else seconds
+        self._config, self._web, self._seconds = config, web, seconds
         self._replay_url = UrlTemplate(without_userinfo(config.replay_url))
         self._cache, self.health = Cache(cache), Health()
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        try:
-            self.health.check()
-            rows = await self._rows(query)
-        except NotAsked as error:
-            errors[self.name] = error.message
+        if self.is_out:
+            errors[self.name] = LEFT_OUT
             return ()
+        try:
+            rows = await self._rows(query)
         except SourceFailed as error:
             self.failed(error.message, errors)
             return ()
@@ -63,8 +61,6 @@ class RemoteSource(AskedSource):
     def _named_values(self, query: Query) -> dict[str, str]:
         """The values for ``{NAME}`` in templates: ``param.NAME``, and for this source only ``param.SOURCE.NAME``."""
         found = {name[6:]: value for name, value in query.take.given if name.startswith("param.")}
-        if not found:
-            return found
         own = {name.removeprefix(f"{self.name}."): value for name, value in found.items()}
         return {name: value for name, value in own.items() if "." not in name}
 
@@ -89,8 +85,8 @@ class RemoteSource(AskedSource):
 class CdxSource(RemoteSource):
     """A CDX server with the dialect of pywb or of the Internet Archive."""
 
-    def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float, *, grouped: bool) -> None:
-        super().__init__(config, web, seconds, cache, grouped=grouped)
+    def __init__(self, config: SourceConfig, web: Web, seconds: float | None, cache: float) -> None:
+        super().__init__(config, web, seconds, cache)
         self._api_url = UrlTemplate(config.api_url)
         path, _, query = config.api_url.partition("?")
         self._is_ia = path.rstrip("/").endswith("/cdx/search/cdx")
@@ -150,9 +146,13 @@ class CdxSource(RemoteSource):
 class MementoSource(RemoteSource):
     """A Memento archive (RFC 7089) with TimeGate, TimeMap or both."""
 
+    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        if query.key:
+            return await super().ask(query, errors)
+        errors[self.name] = "a Memento archive supports single URLs only"
+        return ()
+
     async def _rows(self, query: Query) -> Iterator[Row]:
-        if not query.key:
-            raise NotAsked("a Memento archive supports single URLs only")
         by_gate = bool(query.closest and self._config.timegate_url)
         named = self._named_values(query)
         key = (query.url, query.closest if by_gate else "", *named.items())

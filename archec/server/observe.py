@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import cache
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.responses import PlainTextResponse, Response
@@ -23,7 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from archec.errors import ArchecError, StorageFailed
 
 ABORT = "archec.abort"
-"""Key of a scope: the function that :func:`abort` calls."""
+"""Key of a scope: closes its connection at once. The client does not receive what the kernel still holds for it."""
+SENT = "archec.sent"
+"""Key of a scope: what was sent (:class:`Sent`)."""
 ACCESS_LOG = logging.getLogger("archec.requests")
 _errors = logging.getLogger("archec.server")
 _UNSAFE = re.compile(r'[^\x20-\x7e]|["\\]')
@@ -76,15 +77,6 @@ class Sent:
         await self._send(message)
 
 
-def abort(scope: Scope) -> None:
-    """Closes the connection of a request at once. The client does not receive what the kernel still holds for it."""
-    scope[ABORT]()
-
-
-def sent_of(scope: Scope) -> Sent:
-    return cast(Sent, scope["archec.sent"])
-
-
 class Observed:
     """An application whose requests are counted and logged. ``part_of`` maps a path to the name of its capability."""
 
@@ -105,7 +97,7 @@ class Observed:
             await self._app(scope, receive, send)
             return
         begun = time.monotonic()
-        sent = scope["archec.sent"] = Sent(send)
+        sent = scope[SENT] = Sent(send)
         self._active += 1
         try:
             await self._app(scope, receive, sent.send)

@@ -20,7 +20,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.errors import LoadFailed
 from archec.access.loading import PrefixResolver
-from archec.access.remote import UrlTemplate, spooled
+from archec.access.remote import Fetched, UrlTemplate, spooled
 from archec.server.responses import in_pieces
 
 
@@ -147,6 +147,14 @@ def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
     assert json.loads(get.get(f"/page/index?url={U}").headers["reserrors"]) == {"page": "its answer is not CDX"}
 
 
+def test_an_answer_is_cut_into_lines_wherever_its_blocks_end() -> None:
+    data = b"".join(b"%d %b\n" % (n, b"x" * (n * 7 % 3000)) for n in range(500)) + b"last"
+    assert list(Fetched("", {}, io.BytesIO(data)).lines()) == data.split(b"\n")
+    parts = list(Fetched("", {}, io.BytesIO(b"y" * (3 << 20))).lines())
+    assert b"".join(parts) == b"y" * (3 << 20)
+    assert max(map(len, parts)) < 2 << 20
+
+
 def test_an_answer_is_unpacked_once_at_most(get: httpx.Client) -> None:
     assert [row["timestamp"] for row in found(get, "packed")] == [STAMPS[0]]
     told = get.get(f"/twice/index?url={U}").headers["reserrors"]
@@ -189,6 +197,7 @@ def test_a_group_answers_with_what_came_in_time(get: httpx.Client) -> None:
     assert told == dict.fromkeys(("hang", "drip", "flood"), "no answer within 0.5 s")
     assert {row["source"] for row in rows(answer.text)} == {"pywb", "mem", "near"}
     assert record(get.get(f"/many/resource?url={U}&closest=2012")).payload == b"near"
+    assert get.get("/many/list_sources").json()["left_out"] == ["hang", "drip", "flood"]
 
 
 def test_a_sequence_falls_through(get: httpx.Client) -> None:

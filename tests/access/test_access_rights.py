@@ -326,8 +326,7 @@ def test_rules_and_tokens_are_looked_at_within_a_second(tmp_path: Path) -> None:
     loop.time = lambda: waits.seconds  # type: ignore[method-assign]
 
     async def sends() -> None:
-        with gate.transfer(gate.enter(f"Bearer {READER}", "")):
-            await asyncio.sleep(3600)
+        await gate.transfer(gate.enter(f"Bearer {READER}", ""), asyncio.sleep(3600))
 
     async def scenario() -> None:
         watching, sending = asyncio.create_task(gate.watch()), asyncio.create_task(sends())
