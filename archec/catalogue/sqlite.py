@@ -18,8 +18,8 @@ it grow.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +218,7 @@ class SQLiteCatalogue(Database, Catalogue):
     # -- obis -------------------------------------------------------------------------------------
 
     def _heads(self, kind: Kind, ids: Collection[str]) -> list[Head]:
-        return [_head(*row) for row in self._having(f"{_HEADS} {COLLECTION[kind]} WHERE id IN", ids)]
+        return [_head(*row) for row in self._having(f"{_HEADS} {COLLECTION[kind]} WHERE id IN", filter(is_text, ids))]
 
     def _page(self, kind: Kind, after: str, before: str) -> list[Head]:
         where = "id > ? AND id < ?" if before else "id > ?"
@@ -343,8 +343,8 @@ class SQLiteCatalogue(Database, Catalogue):
         return held, gone
 
     def held_bodies(self, sha256s: Collection[str]) -> set[str]:
-        sql = f"SELECT DISTINCT sha256 FROM versions WHERE sha256 IN ({_marks(sha256s)})"
-        return {sha256.hex() for (sha256,) in self.fetch(sql, tuple(map(bytes.fromhex, sha256s)))}
+        sql = "SELECT DISTINCT sha256 FROM versions WHERE sha256 IN"
+        return {sha256.hex() for (sha256,) in self._having(sql, map(bytes.fromhex, sha256s))}
 
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
         ranges = ranges_of(host)
@@ -382,7 +382,7 @@ class SQLiteCatalogue(Database, Catalogue):
         sql = "SELECT id, last, state, type, outcome FROM mo LEFT JOIN visits USING (id) WHERE id IN"
         return {
             obi: FileState(None if last is None else state is not None, kind or "", outcome or "", last or 0)
-            for obi, last, state, kind, outcome in self._having(sql, urls)
+            for obi, last, state, kind, outcome in self._having(sql, filter(is_text, urls))
         }
 
     def split(self, parts: int, least: int) -> list[str]:
@@ -391,12 +391,11 @@ class SQLiteCatalogue(Database, Catalogue):
         sql = "SELECT id FROM mi ORDER BY id LIMIT 1 OFFSET ?"
         return sorted({self.fetch(sql, (count * i // parts,))[0][0] for i in range(1, parts)})
 
-    def _having(self, sql: str, ids: Collection[str], *first: object) -> Iterator[Row]:
-        """Yields all rows of a statement that ends in ``IN`` for these ids, in no particular order. ``first``: the
+    def _having(self, sql: str, values: Iterable[Any], *first: object) -> Iterator[Row]:
+        """Yields all rows of a statement that ends in ``IN`` for these values, in no particular order. ``first``: the
         parameters before them."""
-        known = [obi for obi in ids if is_text(obi)]
-        for i in range(0, len(known), _IN):
-            part = known[i : i + _IN]
+        rest = iter(values)
+        while part := list(islice(rest, _IN)):
             yield from self.fetch(f"{sql} ({_marks(part)})", (*first, *part))
 
     def _paged(self, sql: str, start: Row, key: Callable[[Row], Row], size: int) -> Iterator[Row]:
