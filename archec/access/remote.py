@@ -19,7 +19,7 @@ from archec.access.query import joined
 from archec.access.record import unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
-from archec.web.door import EXPECTED, Response, Sender, fault_of
+from archec.web.door import Response, Sender, WebError
 
 _IN_MEMORY = 4 << 20
 _BLOCK = 1 << 16
@@ -62,8 +62,8 @@ class Web:
             if body is not None and body.size:
                 headers, content = {**(headers or {}), "Content-Length": str(body.size)}, body.pieces()
             return await self.sender.send(method, url, headers, content, named=trusted)
-        except EXPECTED as error:
-            raise LoadFailed(fault_of(error).message) from error
+        except WebError as error:
+            raise LoadFailed(error.message) from error
 
 
 async def followed(
@@ -160,8 +160,8 @@ async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int, sco
                 await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
             except OSError as error:
                 raise LoadFailed(f"its answer cannot be kept: {error.strerror}") from error
-    except EXPECTED as error:
-        raise LoadFailed(fault_of(error).message) from error
+    except WebError as error:
+        raise LoadFailed(error.message) from error
     return size
 
 
@@ -170,8 +170,8 @@ async def arriving(response: Response) -> AsyncIterator[bytes]:
     try:
         async for piece in response:
             yield piece
-    except EXPECTED as error:
-        raise LoadFailed(fault_of(error).message) from error
+    except WebError as error:
+        raise LoadFailed(error.message) from error
 
 
 def _plain(response: Response) -> AsyncIterator[bytes]:

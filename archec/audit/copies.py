@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 from archec.config import Config
 from archec.errors import ArchecError, ConfigError, CorruptArchive, NotHeld, StorageFailed
@@ -19,7 +19,7 @@ from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
 from archec.store.reader import Directories, follow, open_obi
-from archec.web.door import EXPECTED, URL, BlockingSender, Policy, fault_of, located
+from archec.web.door import BlockingSender, Policy, WebError, located
 
 MOST = 1 << 36
 """Maximum size in bytes of a file from a copy: an endless one must not fill the disk."""
@@ -228,9 +228,9 @@ class UrlCopy:
                 response.close()
                 if not 300 <= response.status_code < 400 or "location" not in response.headers:
                     break
-                url = str(URL(url).join(response.headers["location"]))
-        except EXPECTED as error:
-            raise StorageFailed(f"{url}: {fault_of(error).message}") from error
+                url = urljoin(url, response.headers["location"])
+        except WebError as error:
+            raise StorageFailed(f"{url}: {error.message}") from error
         if response.status_code in (404, 410):
             return None
         if response.status_code != 200:
@@ -248,8 +248,8 @@ def _get(sender: BlockingSender, where: str, path: str) -> Iterator[bytes]:
             if response.status_code != 200:
                 raise StorageFailed(f"{url}: HTTP status {response.status_code}")
             yield from sender.pieces(response)
-    except EXPECTED as error:
-        raise StorageFailed(f"{url}: {fault_of(error).message}") from error
+    except WebError as error:
+        raise StorageFailed(f"{url}: {error.message}") from error
 
 
 def _at_most(parts: Iterable[bytes], limit: int) -> bytes:

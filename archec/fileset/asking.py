@@ -8,14 +8,14 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from archec.config import FetchConfig
 from archec.config.types import rate_of
 from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, host_of
 from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, Status
 from archec.text.sniff import bare_type
-from archec.web.door import EXPECTED, URL, Response, Sender, TooLarge, content, fault_of, located
+from archec.web.door import Response, Sender, TooLarge, WebError, content, located
 from archec.web.headers import raw_headers, wait_asked
 from archec.web.outcome import Outcome
 from archec.web.robots import Rules, parse, product_token
@@ -164,8 +164,8 @@ class Asker:
                             yield response, fields
                             return
                         wait = wait_asked(fields, time.time())
-            except EXPECTED as error:
-                if last or fault_of(error).lasting:
+            except WebError as error:
+                if last or error.lasting:
                     raise _http_error(url, error) from error
             except ValueError as error:
                 message = f"{url[:300]}: cannot be requested: {error}"
@@ -185,7 +185,7 @@ class Asker:
             if not location:
                 return response
             response.close()
-            here = str(URL(here).join(location))
+            here = urljoin(here, location)
             if here in seen:
                 raise PlatformHttpError(f"{here}: redirects form a loop", status=Status.REDIRECT_LOOP)
             if len(seen) > _MOST_HOPS:
@@ -194,7 +194,7 @@ class Asker:
             seen.add(here)
 
     def _pace(self, url: str, *, api: bool) -> Pace:
-        """The pace for a URL's host. A platform's rate limit applies to requests to its API only. Raises ``EXPECTED``
+        """The pace for a URL's host. A platform's rate limit applies to requests to its API only. Raises ``WebError``
         for an invalid URL."""
         host = located(url)[0].netloc
         helper = next((one for one in self._helpers if api and _is_api(one, url)), None)
@@ -213,7 +213,7 @@ class Asker:
         async with self._learning.setdefault(origin, asyncio.Lock()):
             if origin not in self._rules:
                 found = None
-                with suppress(PlatformHttpError, PlatformRestrictedError, *EXPECTED):
+                with suppress(PlatformHttpError, PlatformRestrictedError, WebError):
                     async with self.request(f"{origin}/robots.txt", {}) as (response, _):
                         if response.status_code == 200:
                             found = parse(await content(response, 512_000), product_token(self._agent))
@@ -237,7 +237,6 @@ def _heed_rate_limit(host: HostTimes, fields: Mapping[str, str], most: float) ->
         host.resting_until = max(host.resting_until, time.monotonic() + min(max(wait, 0.0), most))
 
 
-def _http_error(url: str, error: Exception) -> PlatformHttpError:
-    fault = fault_of(error)
-    status = _STATUS.get(fault.outcome, Status.PLATFORM_HTTP_ERROR)
-    return PlatformHttpError(f"{url[:300]}: {fault.message}", status=status)
+def _http_error(url: str, error: WebError) -> PlatformHttpError:
+    status = _STATUS.get(error.outcome, Status.PLATFORM_HTTP_ERROR)
+    return PlatformHttpError(f"{url[:300]}: {error.message}", status=status)

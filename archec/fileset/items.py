@@ -14,7 +14,7 @@ from archec.config import FetchConfig, FilesetConfig
 from archec.fileset.fields import clean, parse
 from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.status import PlatformError, UploadFailed
-from archec.web.door import EXPECTED, Sender, content, fault_of
+from archec.web.door import Sender, WebError, content
 from archec.web.headers import raw_headers, wait_asked
 
 ACCESS_KEY, SECRET_KEY = "ARCHEC_ARCHIVEORG_ACCESS_KEY", "ARCHEC_ARCHIVEORG_SECRET_KEY"
@@ -114,10 +114,9 @@ class Items:
                     if response.status_code not in _BUSY or last:
                         return response.status_code, await content(response, _MOST_BYTES)
                     wait = wait_asked(raw_headers(response.raw), time.time())
-            except EXPECTED as error:
-                fault = fault_of(error)
-                if last or fault.lasting:
-                    raise UploadFailed(f"{url}: {fault.message}") from error
+            except WebError as error:
+                if last or error.lasting:
+                    raise UploadFailed(f"{url}: {error.message}") from error
             if wait > self._fetch.max_delay:
                 raise UploadFailed(f"{url}: asks to wait {wait:.0f} s")
             await asyncio.sleep(max(wait, min(2.0**attempt, 30.0) / 4))

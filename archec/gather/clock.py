@@ -91,7 +91,7 @@ def _reading_of(journal: JournalFile) -> ClockReading:
 
 async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
     """The seconds by which those hosts that answer are ahead of this machine."""
-    from archec.web.door import Sender  # with httpx, which only those need who fetch
+    from archec.web.door import Sender  # which only those need who fetch
 
     loop, offsets = asyncio.get_running_loop(), list[float]()
     until = loop.time() + _PATIENCE
@@ -110,12 +110,12 @@ async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
 
 async def _ahead(sender: Sender, host: str) -> float | None:
     """The number of seconds by which a host's clock is ahead, or None if the host did not send the time."""
-    from archec.web.door import EXPECTED
+    from archec.web.door import WebError
 
     try:
         async with aclosing(await sender.send("GET", f"http://{host}/robots.txt")) as response:
             date = http_date(response.headers.get("date", ""))
-    except EXPECTED:
+    except WebError:
         return None
     return None if date is None else date - time.time()
 

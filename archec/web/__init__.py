@@ -11,8 +11,3 @@ out:
 * ``host_queues`` and ``robots`` are the rules of politeness; ``fetcher`` runs all of it in one event loop;
 * ``worker`` is a process with a fetcher; ``pool`` starts several and divides the hosts among them.
 """
-
-import sys
-
-# httpx loads its own command, and rich and click with it, which would take a third of the start of a worker.
-sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]

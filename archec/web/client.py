@@ -4,20 +4,17 @@ redirects."""
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
 from archec.config import FetchConfig
 from archec.errors import BadName
-from archec.web.faults import EXPECTED, Blocked, TooLarge, Truncated, fault_of
-from archec.web.guard import allowed
+from archec.web.faults import BadUrl, ProtocolError, TooLarge, Truncated, WebError
 from archec.web.h1 import Answer
 from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
 from archec.web.location import location_of
@@ -122,9 +119,8 @@ class Client:
             else:
                 await self._drain(flight, response)
                 attempt = _without_body(task, response, fields, seen)
-        except EXPECTED as error:
-            fault = fault_of(error)
-            attempt = Attempt(replace(seen, outcome=fault.outcome, message=fault.message), fault.lasting)
+        except WebError as error:
+            attempt = Attempt(replace(seen, outcome=error.outcome, message=error.message), error.lasting)
         except asyncio.CancelledError:
             if not flight.verdict:  # cancelled because the fetcher stops, not by a time limit
                 raise
@@ -137,7 +133,7 @@ class Client:
     async def open(
         self, url: str, flight: Flight, etag: str = "", last_modified: str = "", *, fresh: bool = False
     ) -> Response:
-        """Sends a request and returns the response head. The caller closes the response. Raises ``faults.EXPECTED``.
+        """Sends a request and returns the response head. The caller closes the response. Raises ``faults.WebError``.
 
         ``fresh``: use a new connection, so that no response to an earlier request can be taken for the one to this
         request.
@@ -146,7 +142,7 @@ class Client:
         slash = rest.find("/")
         # Keeps line ends and blanks out of the request line, whatever the source of the URL.
         if slash <= 0 or not (rest.isascii() and rest.isprintable()) or " " in rest:
-            raise httpx.UnsupportedProtocol("not a normalised URL")
+            raise BadUrl("not a normalised URL")
         headers = self._headers
         if etag or last_modified:
             pairs = ((b"If-None-Match", etag), (b"If-Modified-Since", last_modified))
@@ -156,11 +152,7 @@ class Client:
             flight.is_sent = True
             self.progress(0, 1)
 
-        try:
-            origin = origin_at(url[: len(scheme) + 3 + slash])
-        except httpx.InvalidURL:
-            _refuse_disguised(rest[:slash])
-            raise
+        origin = origin_at(url[: len(scheme) + 3 + slash])
         timeout = self._config.connect_timeout
         request = Request(
             "GET", origin, rest[slash:].encode("ascii"), headers, connect_timeout=timeout, sent=sent, fresh=fresh
@@ -175,7 +167,7 @@ class Client:
         limit = self._config.max_size
         coding = fields.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked", "identity"):
-            raise httpx.RemoteProtocolError(f"a transfer coding that was not requested: {coding[:40]}")
+            raise ProtocolError(f"a transfer coding that was not requested: {coding[:40]}")
         stated = fields.get("content-length", "") if not coding else ""
         length = int(stated[:18]) if stated.isascii() and stated.isdecimal() else -1
         if length > limit:
@@ -213,7 +205,7 @@ class Client:
 
     async def _drain(self, flight: Flight, response: Response) -> None:
         """Reads a small unwanted body so that its connection can be reused."""
-        with suppress(*EXPECTED):
+        with suppress(WebError):
             async for chunk in response:
                 flight.received += len(chunk)
                 self.progress(len(chunk), 0)
@@ -253,16 +245,6 @@ def _without_body(task: FetchTask, response: Response, fields: Mapping[str, str]
     wait = wait_asked(fields, time.time()) if status in BUSY else 0.0
     message = response.message or message
     return Attempt(replace(seen, outcome=outcome, message=message, wait=wait), not outcome.is_transient)
-
-
-def _refuse_disguised(host: str) -> None:
-    """Raises Blocked for a private IPv4 address in octal or similar notation, for which httpx raises InvalidURL."""
-    try:
-        address = socket.inet_ntoa(socket.inet_aton(host.partition(":")[0]))
-    except OSError:
-        return
-    if not allowed(address):
-        raise Blocked(f"{host} is {address}, which is not a public address")
 
 
 def _header_bytes(value: str) -> bytes:

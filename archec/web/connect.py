@@ -17,10 +17,9 @@ from functools import partial
 from typing import TypeVar
 
 import anyio._backends._asyncio  # noqa: F401 - not on the first use: no descriptor may be left then
-import httpx
 from anyio import move_on_after
 
-from archec.web.faults import OURS, internal
+from archec.web.faults import OURS, ConnectError, ProtocolError, ReadError, TimedOut, WebError, internal
 from archec.web.guard import Guard
 from archec.web.h1 import H1Connection
 from archec.web.policy import Proxy
@@ -57,8 +56,7 @@ class Connector:
         Raises:
             Blocked, Denied: the guard allows none of the host's addresses.
             Distrusted: its certificate does not verify.
-            httpx.ConnectError, httpx.ConnectTimeout: it cannot be reached within ``timeout`` seconds.
-            httpx.ProxyError: the proxy cannot be reached, or refuses.
+            ConnectError, TimedOut: it, or the proxy, cannot be reached in time, or the proxy refuses.
         """
         if proxy is None:
             connecting = self._direct(scheme, host, port, timeout, exempt)
@@ -86,13 +84,13 @@ class Connector:
             resolving = self.guard.resolve(proxy.host, proxy.port, exempt=True)
             addresses = await within(timeout, resolving, "the proxy's name")
             return await self._open_first(addresses, proxy.host, proxy.port, timeout, tls=proxy.scheme == "https")
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise httpx.ProxyError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
+        except (ConnectError, TimedOut) as error:
+            raise ConnectError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
 
     async def _open_first(
         self, addresses: Sequence[str], host: str, port: int, timeout: float, *, tls: bool
     ) -> H1Connection:
-        fault: httpx.TransportError = httpx.ConnectError(f"{host} has no address")
+        fault: WebError = ConnectError(f"{host} has no address")
         for address in addresses:
             connect = partial(self._open, address, port, host)
             connecting = self._with_tls(host, connect) if tls else connect(None)
@@ -102,8 +100,8 @@ class Connector:
             except OSError as error:
                 if error.errno in OURS:
                     raise internal(error) from error
-                fault = httpx.ConnectError(f"{host} ({address}) cannot be connected to: {_reason(error)}")
-            except httpx.ConnectTimeout as error:
+                fault = ConnectError(f"{host} ({address}) cannot be connected to: {_reason(error)}")
+            except TimedOut as error:
                 fault = error
         raise fault
 
@@ -128,7 +126,7 @@ class Connector:
         try:
             return await self._with_tls(host, partial(self._tls_through, proxy, host, port, timeout))
         except OSError as error:
-            raise httpx.ConnectError(f"no TLS with {host} through the proxy: {_reason(error)}") from error
+            raise ConnectError(f"no TLS with {host} through the proxy: {_reason(error)}") from error
 
     async def _tls_through(
         self, proxy: Proxy, host: str, port: int, timeout: float, context: ssl.SSLContext
@@ -141,16 +139,16 @@ class Connector:
                 head += b"Proxy-Authorization: " + proxy.authorization + b"\r\n"
             await connection.exchange(head + b"\r\n")
             if not 200 <= connection.status < 300:
-                raise httpx.ProxyError(f"the proxy answers CONNECT with HTTP {connection.status}")
+                raise ConnectError(f"the proxy answers CONNECT with HTTP {connection.status}")
             transport = await asyncio.get_running_loop().start_tls(
                 connection.take_transport(), connection, context, server_hostname=host.rstrip(".")
             )
             if transport is None:
-                raise httpx.ConnectError(f"no TLS with {host} through the proxy: closed")
+                raise ConnectError(f"no TLS with {host} through the proxy: closed")
             connection.give_transport(transport)
-        except (httpx.ReadError, httpx.RemoteProtocolError) as error:
+        except (ReadError, ProtocolError) as error:
             connection.abort()
-            raise httpx.ProxyError(f"the proxy does not answer CONNECT: {error}") from error
+            raise ConnectError(f"the proxy does not answer CONNECT: {error}") from error
         except BaseException:
             connection.abort()
             raise
@@ -159,10 +157,10 @@ class Connector:
 
 async def within(timeout: float, step: Awaitable[T], what: str) -> T:
     """Awaits a step of connecting, in this task: ``asyncio.wait_for`` loses a connection that is there just when the
-    step is cancelled. Raises httpx.ConnectTimeout after ``timeout`` seconds."""
+    step is cancelled. Raises TimedOut after ``timeout`` seconds."""
     with move_on_after(timeout):
         return await step
-    raise httpx.ConnectTimeout(f"no connection: {what} took too long")
+    raise TimedOut(f"no connection: {what} took too long")
 
 
 def _reason(error: OSError) -> str:

@@ -11,46 +11,35 @@ Any method, bodies that stream in both directions. Redirects are not followed: w
 request, which the guard checks like the first. Private addresses are allowed only for requests that are ``named``,
 which states that the operator has configured the host. The environment is ignored, except for its proxies.
 
-Errors are instances of ``EXPECTED``; ``fault_of`` maps each to an outcome and a message.
+Errors are instances of ``WebError``, each with an outcome and a message.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from base64 import b64encode
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from contextlib import closing
 from time import monotonic
 
-import httpx
-from httpx import URL
-
-from archec.web.faults import EXPECTED, TooLarge, fault_of
+from archec.web.faults import ProtocolError, TooLarge, WebError
 from archec.web.headers import unpack
-from archec.web.messages import Origin, Request, Response, origin_at, origin_of
+from archec.web.messages import Request, Response, located
 from archec.web.policy import Policy, Tuning
 from archec.web.transport import transports
 
 __all__ = [
-    "EXPECTED",
-    "URL",
     "BlockingSender",
     "Policy",
     "Response",
     "Sender",
     "TooLarge",
+    "WebError",
     "content",
-    "fault_of",
     "located",
 ]
 
 _CONCURRENCY = 64
 """Maximum number of idle connections."""
-_SIMPLE = "[A-Za-z0-9_.~!$&()*+,;=:@/?-]*"
-_NORMAL = re.compile(rf"(https?://[a-z0-9.-]+(?::[0-9]+)?)(/{_SIMPLE}(?:%[0-9A-Fa-f]{{2}}{_SIMPLE})*)")
-_MAX_NORMAL = 8192
-"""URLs that httpx would not change, split into origin and rest."""
 _BODIES = frozenset({"POST", "PUT", "PATCH"})
 """Methods whose requests state their length even if there is no body."""
 
@@ -86,7 +75,7 @@ class Sender:
         named: bool = False,
     ) -> Response:
         """Sends a request and returns the response. The body streams, and the caller closes the response. ``named``:
-        the operator has configured the host and port of ``url``, which need not be public. Raises ``EXPECTED``."""
+        the operator has configured the host and port of ``url``, which need not be public. Raises ``WebError``."""
         origin, target, authorization = located(url)
         fields = dict(self._fields)
         for name, value in (headers or {}).items():
@@ -103,7 +92,6 @@ class Sender:
         started = monotonic()
         response = await (self._carriers.ftp if origin.scheme == "ftp" else self._carriers.http).send(request)
         response.bound(self._policy, self._grace, started)
-        response.url = url
         return response
 
 
@@ -132,17 +120,6 @@ class BlockingSender:
                 yield piece
 
 
-def located(url: str) -> tuple[Origin, bytes, bytes]:
-    """Origin and target of a URL, and the value of Authorization for its user. Only a URL that is not normalised is
-    parsed as a whole. Raises httpx.InvalidURL, httpx.UnsupportedProtocol."""
-    found = _NORMAL.fullmatch(url) if len(url) < _MAX_NORMAL else None
-    if found is not None and "/." not in found[2]:
-        return origin_at(found[1]), found[2].encode("ascii"), b""
-    whole = URL(url)
-    user = f"{whole.username}:{whole.password}".encode()
-    return origin_of(whole), whole.raw_path, b"Basic " + b64encode(user) if whole.userinfo else b""
-
-
 def _bytes(text: str) -> bytes:
     """Encodes a part of a header. Undecodable bytes are restored."""
     return text.encode("utf-8", "surrogateescape")
@@ -153,8 +130,8 @@ async def content(response: Response, limit: int) -> bytes:
 
     Raises:
         TooLarge: it is larger.
-        httpx.RemoteProtocolError: it has an encoding that was not requested.
-        httpx.TransportError: it is incomplete.
+        ProtocolError: it has an encoding that was not requested.
+        WebError: it is incomplete.
     """
     pieces: list[bytes] = []
     size = 0
@@ -165,7 +142,7 @@ async def content(response: Response, limit: int) -> bytes:
             raise TooLarge(f"larger than {limit} bytes")
     data = unpack(b"".join(pieces), response.headers.get("content-encoding", ""), limit + 1)
     if data is None:
-        raise httpx.RemoteProtocolError("the response has an encoding that was not requested")
+        raise ProtocolError("the response has an encoding that was not requested")
     if len(data) > limit:
         raise TooLarge(f"larger than {limit} bytes")
     return data

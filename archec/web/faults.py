@@ -1,19 +1,18 @@
-"""The exceptions of requests that get no response, and the outcome of each.
+"""The errors of requests that get no response, or not all of it, and the outcome of each.
 
-The exceptions are httpx's and some of our own::
+::
 
-    httpx.TransportError
-     +-- ConnectError            unreachable      no name, no route, refused, TLS failed
+    WebError                     unreachable
+     +-- ConnectError            unreachable      no name, no route, refused, TLS failed, a proxy refuses
      |    +-- Blocked            blocked-address  the guard refuses the address
      |    +-- Denied             denied           fetch.deny has the address
      |    +-- Distrusted         bad-certificate  the certificate does not verify
-     +-- ConnectTimeout, ...     timeout
+     +-- TimedOut                timeout
      +-- ReadError               unreachable      closed or reset before a response
      |    +-- Truncated          truncated        closed or reset within a body, or a wrong length
      |    +-- TooLarge           too-large        exceeds one of our limits
-     +-- RemoteProtocolError     server-error     not HTTP, or larger than our limits
-     +-- ProxyError              unreachable      the proxy refuses or is unavailable
-     +-- UnsupportedProtocol     bad-url
+     +-- ProtocolError           server-error     not HTTP, or larger than our limits
+     +-- BadUrl                  bad-url
      +-- Internal                internal         this machine is out of a resource
 """
 
@@ -22,10 +21,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from typing import NamedTuple
 
-import httpx
-
+from archec.errors import ArchecError
 from archec.ids import without_userinfo
 from archec.web.outcome import Outcome
 
@@ -33,40 +30,76 @@ _MAX_MESSAGE = 300
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-class Blocked(httpx.ConnectError):
+class WebError(ArchecError):
+    """A request failed because of the server, the network, or its URL. Its message is fit for reports. ``lasting``: a
+    retry in this run would fail, too."""
+
+    outcome = Outcome.UNREACHABLE
+    lasting = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_UNPRINTABLE.sub(" ", without_userinfo(message))[:_MAX_MESSAGE])
+
+
+class ConnectError(WebError):
+    """There is no connection to the host."""
+
+
+class Blocked(ConnectError):
     """The guard does not allow connections to the address of the host."""
 
+    outcome, lasting = Outcome.BLOCKED_ADDRESS, True
 
-class Denied(httpx.ConnectError):
+
+class Denied(ConnectError):
     """The configuration denies connections to the host or its address."""
 
+    outcome, lasting = Outcome.DENIED, True
 
-class Distrusted(httpx.ConnectError):
+
+class Distrusted(ConnectError):
     """The server's certificate does not verify."""
 
-
-class Internal(httpx.TransportError):
-    """A local error: this machine cannot open a connection to anyone."""
+    outcome, lasting = Outcome.BAD_CERTIFICATE, True
 
 
-class Truncated(httpx.ReadError):
+class TimedOut(WebError):
+    outcome = Outcome.TIMEOUT
+
+
+class ReadError(WebError):
+    """The connection ended before a response."""
+
+
+class Truncated(ReadError):
     """A body is shorter or longer than stated."""
 
+    outcome = Outcome.TRUNCATED
 
-class TooLarge(httpx.ReadError):
+
+class TooLarge(ReadError):
     """A body is larger than its limit."""
 
-
-class Fault(NamedTuple):
-    """The outcome of a request without a response. ``lasting``: a retry in this run would fail, too."""
-
-    outcome: Outcome
-    message: str
-    lasting: bool
+    outcome, lasting = Outcome.TOO_LARGE, True
 
 
-EXPECTED = (httpx.RequestError, httpx.InvalidURL, httpx.StreamError)
-"""All exceptions caused by a server or the network."""
+class ProtocolError(WebError):
+    """The server violates HTTP."""
+
+    outcome = Outcome.SERVER_ERROR
+
+
+class BadUrl(WebError):
+    """The request cannot be sent because of its URL or headers."""
+
+    outcome, lasting = Outcome.BAD_URL, True
+
+
+class Internal(WebError):
+    """A local error: this machine cannot open a connection to anyone."""
+
+    outcome = Outcome.INTERNAL
+
 
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """System errors of this machine, not of the other end."""
@@ -76,31 +109,3 @@ def internal(error: OSError) -> Internal:
     """The exception for one of ``OURS``."""
     hint = "; see 'ulimit -n'" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
     return Internal(f"this machine cannot open another connection: {os.strerror(error.errno or 0)}{hint}")
-
-
-_FAULTS: tuple[tuple[type[Exception], Outcome, bool], ...] = (
-    (Blocked, Outcome.BLOCKED_ADDRESS, True),
-    (Denied, Outcome.DENIED, True),
-    (Distrusted, Outcome.BAD_CERTIFICATE, True),
-    (Internal, Outcome.INTERNAL, False),
-    (Truncated, Outcome.TRUNCATED, False),
-    (TooLarge, Outcome.TOO_LARGE, True),
-    (httpx.TimeoutException, Outcome.TIMEOUT, False),
-    (httpx.RemoteProtocolError, Outcome.SERVER_ERROR, False),
-    (httpx.UnsupportedProtocol, Outcome.BAD_URL, True),
-    (httpx.LocalProtocolError, Outcome.BAD_URL, True),
-    (httpx.InvalidURL, Outcome.BAD_URL, True),
-    (httpx.TransportError, Outcome.UNREACHABLE, False),
-    (httpx.StreamError, Outcome.TRUNCATED, False),
-    (httpx.TooManyRedirects, Outcome.TOO_MANY_REDIRECTS, True),
-    (httpx.DecodingError, Outcome.SERVER_ERROR, False),
-)
-
-
-def fault_of(error: Exception) -> Fault:
-    """Maps an instance of ``EXPECTED`` to its outcome and a message fit for reports."""
-    text = _UNPRINTABLE.sub(" ", without_userinfo(str(error)))[:_MAX_MESSAGE] or type(error).__name__
-    for kind, outcome, lasting in _FAULTS:
-        if isinstance(error, kind):
-            return Fault(outcome, text, lasting)
-    return Fault(Outcome.UNREACHABLE, text, False)

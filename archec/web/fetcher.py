@@ -203,7 +203,7 @@ class Fetcher:
         except (StorageFull, StorageFailed) as error:
             self._stop_storing(error)
         except OSError as error:
-            # Network errors have been translated to httpx's exceptions: this one is from the sink.
+            # Network errors have been translated to WebErrors: this one is from the sink.
             kind = StorageFull if error.errno in _FULL else StorageFailed
             self._stop_storing(kind(f"the body of {queued.task.url} cannot be written: {error.strerror or error}"))
 

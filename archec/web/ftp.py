@@ -22,10 +22,8 @@ from email.utils import format_datetime
 from functools import partial
 from urllib.parse import unquote_to_bytes
 
-import httpx
-
 from archec.web.connect import MAX_ADDRESSES, within
-from archec.web.faults import OURS, Internal, Truncated, internal
+from archec.web.faults import OURS, BadUrl, ConnectError, Internal, ProtocolError, TimedOut, Truncated, internal
 from archec.web.guard import Guard
 from archec.web.h1 import AHEAD
 from archec.web.headers import clean
@@ -63,7 +61,7 @@ class FtpTransport:
         """Logs in and requests the file. Its size and date become headers; the body is streamed."""
         scheme, host, port, _ = request.origin
         if scheme != "ftp":
-            raise httpx.UnsupportedProtocol(f"{scheme} is not supported")
+            raise BadUrl(f"{scheme} is not supported")
         self._guard.check_request(request)
         loop = asyncio.get_running_loop()
         path, timeout = _path(request.target), request.connect_timeout or 20.0
@@ -77,7 +75,7 @@ class FtpTransport:
                     self._threads, session.open, path, self._contact, held
                 )
                 break
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            except (ConnectError, TimedOut) as error:
                 self.end(session)
                 if number == len(addresses) or isinstance(error, Internal):
                     raise
@@ -183,14 +181,14 @@ class _Session:
                 status = _status_of(error, self._ftp.asked)
                 return 403 if status == 404 and (is_there or self._is_directory(path)) else status, headers, message
             except TimeoutError as error:
-                raise httpx.ConnectTimeout("the ftp server does not answer") from error
+                raise TimedOut("the ftp server does not answer") from error
             except (OSError, EOFError) as error:
                 if isinstance(error, OSError) and error.errno in OURS:
                     raise internal(error) from error
                 reason = str(error) or "closed the connection"
-                raise httpx.ConnectError(f"the ftp server refused the request: {reason}") from error
+                raise ConnectError(f"the ftp server refused the request: {reason}") from error
             except (ValueError, UnicodeError) as error:
-                raise httpx.RemoteProtocolError(f"the ftp server does not speak ftp: {error}") from error
+                raise ProtocolError(f"the ftp server does not speak ftp: {error}") from error
         return 200, headers, ""
 
     def read(self) -> bytes:
@@ -207,7 +205,7 @@ class _Session:
                 self._data.close()
                 self._ftp.voidresp()  # only this reply says whether the file is complete
             except TimeoutError as error:
-                raise httpx.ReadTimeout("no data from the ftp server") from error
+                raise TimedOut("no data from the ftp server") from error
             except (ftplib.Error, OSError, EOFError, ValueError) as error:
                 raise Truncated(f"the ftp transfer was interrupted: {error}") from error
             return b""
@@ -265,13 +263,13 @@ def _path(target: bytes) -> str:
     """The path to request, relative to the login directory, with one character per byte.
 
     Raises:
-        httpx.UnsupportedProtocol: it is a directory, or has control characters, which no FTP command can contain.
+        BadUrl: it is a directory, or has control characters, which no FTP command can contain.
     """
     raw = unquote_to_bytes(target.partition(b"?")[0].removeprefix(b"/").partition(b";type=")[0])
     if not raw or raw.endswith(b"/"):
-        raise httpx.UnsupportedProtocol("an ftp directory, not a file")
+        raise BadUrl("an ftp directory, not a file")
     if any(byte < 32 or byte == 127 for byte in raw):
-        raise httpx.UnsupportedProtocol("an ftp path with control characters")
+        raise BadUrl("an ftp path with control characters")
     return raw.decode("latin-1")
 
 

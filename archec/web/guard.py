@@ -18,9 +18,7 @@ from concurrent.futures import Executor, Future
 from threading import Lock, Thread
 from typing import Any, Protocol, cast
 
-import httpx
-
-from archec.web.faults import OURS, Blocked, Denied, internal
+from archec.web.faults import OURS, Blocked, ConnectError, Denied, internal
 from archec.web.messages import Request
 from archec.web.policy import MAPPED, NAT64, Address, Deny, embedded, parsed
 
@@ -89,7 +87,7 @@ class Resolver(Protocol):
         """Returns numeric addresses, best first, at least one.
 
         Raises:
-            httpx.ConnectError: the name does not exist, or the name server does not answer.
+            ConnectError: the name does not exist, or the name server does not answer.
             Internal: this machine lacks the resources for the query.
         """
 
@@ -158,7 +156,7 @@ class SystemResolver:
             if isinstance(error, OSError) and error.errno in OURS:
                 raise internal(error) from error
             reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a host name"
-            raise httpx.ConnectError(f"{host} cannot be resolved: {reason}") from error
+            raise ConnectError(f"{host} cannot be resolved: {reason}") from error
         if len(self._known) >= _MAX_REMEMBERED:
             self._known.clear()
         self._known[host] = (loop.time() + _TTL, addresses)
@@ -199,7 +197,7 @@ class Guard:
         addresses = await self._resolve(host, port)
         refusals = [self.refusal(host, address, exempt=exempt) for address in addresses]
         if all(refusals):
-            raise cast(httpx.ConnectError, refusals[0])
+            raise cast(ConnectError, refusals[0])
         return [address for address, refusal in zip(addresses, refusals, strict=True) if refusal is None]
 
     async def check(self, host: str, port: int) -> None:
@@ -215,7 +213,7 @@ class Guard:
             if refusal := self.refusal(host, address):
                 raise refusal
 
-    def refusal(self, host: str, address: str, *, exempt: bool = False) -> httpx.ConnectError | None:
+    def refusal(self, host: str, address: str, *, exempt: bool = False) -> ConnectError | None:
         """The exception that forbids a connection to this numeric address of a host, or None if it is allowed."""
         if reason := self._deny.reason_of_address(address):
             return Denied(f"{host} is {address}: {reason}")

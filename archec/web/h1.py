@@ -17,9 +17,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import httptools
-import httpx
 
-from archec.web.faults import Truncated
+from archec.web.faults import ProtocolError, ReadError, TimedOut, Truncated
 
 _GOODBYE = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
 """Sent by some servers before they close an idle connection."""
@@ -31,7 +30,7 @@ _HIGH_WATER = 1 << 18
 """Maximum number of buffered bytes of a body. Above it, the socket is not read until they are consumed."""
 
 
-class Stale(httpx.ReadError):
+class Stale(ReadError):
     """A reused connection was closed before the server saw the request, or is out of sync. Retry on another
     connection."""
 
@@ -138,8 +137,8 @@ class H1Connection(asyncio.BufferedProtocol):
 
         Raises:
             Stale: this connection was reused and turned out to be closed.
-            httpx.ReadError, httpx.RemoteProtocolError: no response, or one that is not HTTP.
-            httpx.WriteTimeout, httpx.ReadTimeout: the server took too long.
+            ReadError, ProtocolError: no response, or one that is not HTTP.
+            TimedOut: the server took too long.
         """
         self._reset()
         self._bodiless = bodiless
@@ -148,7 +147,7 @@ class H1Connection(asyncio.BufferedProtocol):
         self.used += 1
         if self.lost or self._transport.is_closing():
             closed = "the server closed the connection without an answer"
-            raise Stale(closed) if reused else httpx.ReadError(closed)
+            raise Stale(closed) if reused else ReadError(closed)
         parser = self._parser = httptools.HttpResponseParser(self)
         # Known deviations of old servers. None of them allows one response to pass for two: a connection has
         # one request at a time, and surplus bytes close it.
@@ -182,15 +181,15 @@ class H1Connection(asyncio.BufferedProtocol):
                 futures = {self._writable, head}
                 over, _ = await asyncio.wait(futures, timeout=self._timeout, return_when="FIRST_COMPLETED")
                 if not over:
-                    raise httpx.WriteTimeout(f"the server took nothing for {self._timeout:g} s")
+                    raise TimedOut(f"the server took nothing for {self._timeout:g} s")
 
     async def read(self) -> bytes:
         """Returns the next piece of the body, ``b""`` at its end.
 
         Raises:
-            httpx.ReadTimeout: the server took too long.
+            TimedOut: the server took too long.
             Truncated: the body ended too early, or was longer than its stated length.
-            httpx.RemoteProtocolError: the body violates HTTP.
+            ProtocolError: the body violates HTTP.
         """
         while not self._chunks:
             if self._error is not None:
@@ -222,7 +221,7 @@ class H1Connection(asyncio.BufferedProtocol):
             return
         if self._due <= self.loop.time():
             what = "no answer within {:g} s" if self._waiting is self._head else "silent for {:g} s in mid-body"
-            self._waiting.set_exception(httpx.ReadTimeout(what.format(self._timeout)))
+            self._waiting.set_exception(TimedOut(what.format(self._timeout)))
         else:
             self._timer = self.loop.call_at(self._due, self._expire)
 
@@ -326,7 +325,7 @@ class H1Connection(asyncio.BufferedProtocol):
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(httpx.RemoteProtocolError("the server switches to another protocol"))
+            self._fail(ProtocolError("the server switches to another protocol"))
         except httptools.HttpParserError as error:
             if self._complete:
                 self._surplus = True
@@ -335,12 +334,12 @@ class H1Connection(asyncio.BufferedProtocol):
                 self._fail(Stale("bytes behind an earlier answer"))
                 return
             else:
-                self._fail(httpx.RemoteProtocolError(f"the answer is not HTTP: {error}"))
+                self._fail(ProtocolError(f"the answer is not HTTP: {error}"))
         if self._buffered == before and not self._complete:
             self._overhead += len(data)
             if self._overhead > _MAX_BYTES:
                 what = "trailers" if self.status >= 200 else "header block"
-                self._fail(httpx.RemoteProtocolError(f"the {what} exceeds {_MAX_BYTES} bytes"))
+                self._fail(ProtocolError(f"the {what} exceeds {_MAX_BYTES} bytes"))
         else:
             self._overhead = 0
             self._wake()
@@ -366,7 +365,7 @@ class H1Connection(asyncio.BufferedProtocol):
             return
         reason = "reset" if exc is not None else "closed"
         if self._head is None or not self._head.done():
-            self._fail(httpx.ReadError(f"the server {reason} the connection without an answer"))
+            self._fail(ReadError(f"the server {reason} the connection without an answer"))
         elif exc is None and self._until_close():  # a body of HTTP/1.0 ends with the connection
             if self._ended_properly():
                 self._complete = True
@@ -387,7 +386,7 @@ class H1Connection(asyncio.BufferedProtocol):
             return
         self._fields += 1
         if self._fields > _MAX_FIELDS:
-            self._fail(httpx.RemoteProtocolError(f"the answer has more than {_MAX_FIELDS} headers"))
+            self._fail(ProtocolError(f"the answer has more than {_MAX_FIELDS} headers"))
         elif self.status < 200:  # fields after the body are trailers: RFC 9110 section 6.5.1
             self.headers.append((name, value))
 
@@ -396,9 +395,9 @@ class H1Connection(asyncio.BufferedProtocol):
             return
         self.status = self._parser.get_status_code()
         if self.status == 101:
-            self._fail(httpx.RemoteProtocolError("the server switches to another protocol"))
+            self._fail(ProtocolError("the server switches to another protocol"))
         elif self.status < 100:
-            self._fail(httpx.RemoteProtocolError(f"the answer has the invalid status {self.status:03}"))
+            self._fail(ProtocolError(f"the answer has the invalid status {self.status:03}"))
         elif self.status >= 200 and self._head is not None and not self._head.done():
             if self._bodiless:
                 self._complete, self._keep = True, self._parser.should_keep_alive()

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import re
+import socket
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from time import monotonic
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
-import httpx
-
-from archec.web.faults import TooLarge
+from archec.errors import BadName
+from archec.ids import normalise_url
+from archec.web.faults import BadUrl, TimedOut, TooLarge
 from archec.web.h1 import Answer
 from archec.web.policy import PORTS, Policy
 
 Pairs = Sequence[tuple[bytes, bytes]]
 """Header fields, in their order: names and values as sent."""
+_ORIGIN = re.compile(r"(https?|ftp)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
+_ADDRESS = re.compile(r"(?:[0-9]+\.){3}[0-9]+")
+_SIMPLE = "[A-Za-z0-9_.~!$&()*+,;=:@/?-]*"
+_NORMAL = re.compile(rf"(https?://[a-z0-9._-]+(?::[0-9]+)?)(/{_SIMPLE}(?:%[0-9A-Fa-f]{{2}}{_SIMPLE})*)")
+_MAX_URL = 65_536
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_BLANK = re.compile(r"\s")
+_USER = re.compile(r"[^:/?#]+://([^/?#]*)@")
 
 
 class Origin(NamedTuple):
@@ -31,18 +43,41 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{self.netloc}{target.decode('ascii')}"
 
 
-def origin_of(url: httpx.URL) -> Origin:
-    """The origin of a URL. Raises httpx.UnsupportedProtocol for an invalid port."""
-    port = url.port if url.port is not None else PORTS.get(url.scheme, 80)
-    if not 0 < port < 65536:
-        raise httpx.UnsupportedProtocol(f"port {port} is invalid")
-    return Origin(url.scheme, url.raw_host.decode("ascii").lower(), port, url.netloc.decode("ascii"))
-
-
 @lru_cache(4096)
 def origin_at(text: str) -> Origin:
-    """The origin ``http://host:80``. Raises httpx.InvalidURL, httpx.UnsupportedProtocol."""
-    return origin_of(httpx.URL(text + "/"))
+    """The origin ``http://host:80`` of a normalised URL. Raises BadUrl."""
+    found = _ORIGIN.fullmatch(text)
+    if found is None:
+        raise BadUrl(f"{text} is not the origin of a URL")
+    scheme, name = found[1], found[2]
+    host, port = name.strip("[]"), int(found[3] or PORTS[scheme])
+    try:
+        if _ADDRESS.fullmatch(host):
+            socket.inet_aton(host)  # in any notation, as the resolver does
+    except OSError as error:
+        raise BadUrl(f"{host} is not an address") from error
+    if not 0 < port < 65536:
+        raise BadUrl(f"port {port} is invalid")
+    return Origin(scheme, host, port, name if port == PORTS[scheme] else f"{name}:{port}")
+
+
+def located(url: str) -> tuple[Origin, bytes, bytes]:
+    """Origin and target of a URL, and the value of Authorization for its user. A URL with characters that must be
+    escaped is normalised; of others only the origin is parsed. Raises BadUrl."""
+    if len(url) > _MAX_URL or _CONTROL.search(url):
+        raise BadUrl("a URL that is too long, or has control characters")
+    found = _NORMAL.fullmatch(url)
+    if found is not None and "/." not in found[2]:
+        return origin_at(found[1]), found[2].encode("ascii"), b""
+    try:
+        scheme, _, netloc, path = normalise_url(_BLANK.sub(lambda blank: quote(blank[0]), url)).split("/", 3)
+    except BadName as error:
+        raise BadUrl(error.message) from error
+    authorization = b""
+    if (user := _USER.match(url)) is not None:
+        name, _, password = user[1].partition(":")
+        authorization = b"Basic " + b64encode(f"{unquote(name)}:{unquote(password)}".encode())
+    return origin_at(f"{scheme}//{netloc}"), f"/{path}".encode("ascii"), authorization
 
 
 class Request(NamedTuple):
@@ -86,12 +121,15 @@ class Response:
     ) -> None:
         self.request, self.status_code, self.raw = request, status_code, raw
         self.tls, self.answer, self.message = tls, answer, message
-        self.url = ""
-        """The URL for which a ``Sender`` was asked."""
         self._read, self._end = read, end
         self._is_open = True
         self._headers: dict[str, str] | None = None
         self._policy: Policy | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL that was requested, normalised, without user and password."""
+        return self.request.origin.url(self.request.target)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -145,9 +183,9 @@ class Response:
         if policy.max_size and self._size > policy.max_size:
             raise TooLarge(f"larger than {policy.max_size} bytes")
         if policy.total_timeout and now - self._started > policy.total_timeout:
-            raise httpx.ReadTimeout(f"took longer than {policy.total_timeout:g} s")
+            raise TimedOut(f"took longer than {policy.total_timeout:g} s")
         if self._waited > self._grace and self._size < policy.min_rate * self._waited:
-            raise httpx.ReadTimeout(f"slower than {policy.min_rate} bytes per second")
+            raise TimedOut(f"slower than {policy.min_rate} bytes per second")
 
     def close(self) -> None:
         """Keeps the connection if the body was read completely, and closes it otherwise."""

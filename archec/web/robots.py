@@ -27,7 +27,7 @@ from protego import Protego
 from archec.errors import BadName
 from archec.ids import host_of
 from archec.web.client import Client, Flight
-from archec.web.faults import EXPECTED, fault_of
+from archec.web.faults import WebError
 from archec.web.headers import raw_headers, unpack, wait_asked
 from archec.web.location import location_of
 from archec.web.messages import Response
@@ -160,10 +160,9 @@ class RobotsCache:
                 await asyncio.sleep(self._delay)
         except asyncio.TimeoutError:
             return Unknown(Outcome.TIMEOUT, f"robots.txt took longer than {timeout:g} s")
-        except EXPECTED as error:
-            fault = fault_of(error)
-            lasting = fault.outcome in _LASTING
-            return Unknown(fault.outcome, f"robots.txt is not available: {fault.message}", lasting)
+        except WebError as error:
+            lasting = error.outcome in _LASTING
+            return Unknown(error.outcome, f"robots.txt is not available: {error.message}", lasting)
         except BadName:
             return ALLOW_ALL  # redirects to an invalid URL: there is no robots.txt
         text = f"robots.txt redirects more than {_MAX_REDIRECTS} times"

@@ -14,6 +14,7 @@ The needs of a host are cached. All other problems of a certificate raise ``Dist
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from collections import OrderedDict
@@ -21,7 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-import httpx
+import certifi
 
 from archec.web.faults import Distrusted
 
@@ -50,6 +51,13 @@ _CA_ISSUERS = re.compile(rb"\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86(?:([\x0
 Needs = frozenset[str]
 
 
+def trusted() -> ssl.SSLContext:
+    """Trusts the roots of SSL_CERT_FILE, else those of SSL_CERT_DIR, else those of certifi."""
+    file = os.environ.get("SSL_CERT_FILE")
+    folder = None if file else os.environ.get("SSL_CERT_DIR")
+    return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder or None)
+
+
 class Tls:
     """The TLS contexts of a policy. ``trust`` creates one that verifies certificates."""
 
@@ -58,7 +66,7 @@ class Tls:
         *,
         old: bool = True,
         insecure_hosts: Sequence[str] = (),
-        trust: Callable[[], ssl.SSLContext] = httpx.create_ssl_context,
+        trust: Callable[[], ssl.SSLContext] = trusted,
     ) -> None:
         self._old, self._insecure, self._trust = old, frozenset(insecure_hosts), trust
         self._contexts: dict[Needs, ssl.SSLContext] = {}

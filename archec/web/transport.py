@@ -16,14 +16,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import httpx
-
 from archec.web.connect import Connector
-from archec.web.faults import EXPECTED
+from archec.web.faults import BadUrl, WebError
 from archec.web.ftp import FtpTransport
 from archec.web.guard import Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
-from archec.web.messages import Request, Response, origin_at, origin_of
+from archec.web.messages import Request, Response, located, origin_at
 from archec.web.policy import Deny, Policy, Proxies, Tuning, plain
 from archec.web.tls import ISSUER_SIZE, Tls
 
@@ -49,7 +47,7 @@ class Transport(Protocol):
         """Sends a request and returns the response head. The body is streamed. Redirects are not followed.
 
         Raises:
-            httpx.TransportError: see :mod:`archec.web.faults`.
+            WebError: see :mod:`archec.web.faults`.
         """
 
     async def aclose(self) -> None:
@@ -83,7 +81,7 @@ class DirectTransport:
         method, origin, target = request.method, request.origin, request.target
         proxy = self._proxies and self._proxies.choose(origin.scheme, origin.netloc)
         if origin.scheme != "http" and not (origin.scheme == "https" or proxy is not None):
-            raise httpx.UnsupportedProtocol(f"{origin.scheme} is not supported")
+            raise BadUrl(f"{origin.scheme} is not supported")
         timeout = request.connect_timeout or 20.0
         # A plain proxy serves all hosts on one connection; a tunnel belongs to its host.
         plain_proxy = proxy if origin.scheme != "https" else None
@@ -180,8 +178,8 @@ class DirectTransport:
         """Fetches an issuer's certificate; b"" if that fails."""
         data = b""
         try:
-            whole = httpx.URL(url)
-            response = await self.send(Request("GET", origin_of(whole), whole.raw_path, ((b"Accept", b"*/*"),)))
+            origin, target, _ = located(url)
+            response = await self.send(Request("GET", origin, target, ((b"Accept", b"*/*"),)))
             try:
                 async for piece in response:
                     data += piece
@@ -189,7 +187,7 @@ class DirectTransport:
                         return b""
             finally:
                 response.close()
-        except EXPECTED:
+        except WebError:
             return b""
         return data if response.status_code == 200 else b""
 
@@ -245,7 +243,7 @@ class Transports(NamedTuple):
             if self.proxies and self.proxies.choose(at.scheme, at.netloc) is not None:
                 return ""
             return plain((await self.guard.resolve(at.host, at.port))[0])
-        except EXPECTED:
+        except WebError:
             return ""
 
 
@@ -271,8 +269,8 @@ def transports(
 
 
 def _head(lines: list[bytes], connection: bytes) -> bytes:
-    """The bytes of a request head. Raises httpx.LocalProtocolError if a line has a line end in it."""
+    """The bytes of a request head. Raises BadUrl if a line has a line end in it."""
     head = b"\r\n".join((*lines, b"Connection: " + connection, b"", b""))
     if not head.count(b"\r") == head.count(b"\n") == len(lines) + 2:
-        raise httpx.LocalProtocolError("a header of the request has a line end in it")
+        raise BadUrl("a header of the request has a line end in it")
     return head

@@ -806,7 +806,7 @@ def test_a_hostile_url_fails_its_own_request_only(
     asked = ["http://[x", "http://h:99999/", *(platform.url + path for path in platform.redirects)]
     results = filesets.ingest(*asked, zenodo(platform, 7, {"p": 1}))
     assert [one.status for one in results[:6]] == [
-        "bad-request", "bad-request", "bad-redirect", "bad-redirect", "no-capture", "success-file",
+        "bad-request", "bad-request", "bad-redirect", "bad-redirect", "bad-redirect", "success-file",
     ]  # fmt: skip
 
     async def fail(work: object, request: IngestRequest) -> IngestResult:

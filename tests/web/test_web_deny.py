@@ -10,7 +10,7 @@ import pytest
 
 from archec.config import Config, parse
 from archec.errors import ConfigError
-from archec.web.faults import Denied, fault_of
+from archec.web.faults import Denied
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
 from archec.web.policy import Deny
@@ -61,7 +61,7 @@ def test_addresses() -> None:
     assert asyncio.run(guard.resolve("two", 80)) == ["198.41.0.4"]
     with pytest.raises(Denied) as raised:
         asyncio.run(guard.resolve("one", 80))
-    assert fault_of(raised.value)[:2] == (Outcome.DENIED, "one is 192.0.2.1: theirs")
+    assert (raised.value.outcome, raised.value.message) == (Outcome.DENIED, "one is 192.0.2.1: theirs")
 
 
 @pytest.mark.parametrize("text", ["a", "[a]", "[{host: [a]}]", "[{networks: [a.b]}]", "[{hosts: {a: b}}]"])

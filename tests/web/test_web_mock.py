@@ -14,6 +14,7 @@ import pytest
 from web_support import fetch, fetch_one, settings
 
 from archec.errors import StorageFailed, StorageFull
+from archec.web.faults import BadUrl, ConnectError, ProtocolError, ReadError, TimedOut
 from archec.web.messages import Request, Response
 from archec.web.outcome import Outcome
 from archec.web.task import FetchTask
@@ -63,14 +64,11 @@ def test_the_request_has_the_target_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "outcome", "tries"),
     [
-        (httpx.ConnectError("no route"), Outcome.UNREACHABLE, 2),
-        (httpx.ConnectTimeout("slow"), Outcome.TIMEOUT, 2),
-        (httpx.ReadTimeout("slow"), Outcome.TIMEOUT, 2),
-        (httpx.ReadError("reset"), Outcome.UNREACHABLE, 2),
-        (httpx.RemoteProtocolError("junk"), Outcome.SERVER_ERROR, 2),
-        (httpx.ProxyError("407"), Outcome.UNREACHABLE, 2),
-        (httpx.UnsupportedProtocol("x"), Outcome.BAD_URL, 1),
-        (httpx.InvalidURL("x"), Outcome.BAD_URL, 1),
+        (ConnectError("no route"), Outcome.UNREACHABLE, 2),
+        (TimedOut("slow"), Outcome.TIMEOUT, 2),
+        (ReadError("reset"), Outcome.UNREACHABLE, 2),
+        (ProtocolError("junk"), Outcome.SERVER_ERROR, 2),
+        (BadUrl("x"), Outcome.BAD_URL, 1),
     ],
 )
 def test_errors_become_outcomes(tmp_path: Path, error: Exception, outcome: Outcome, tries: int) -> None:
@@ -92,7 +90,7 @@ def test_a_length_that_does_not_fit_is_truncated_with_any_transport(tmp_path: Pa
 
 def test_a_message_never_shows_a_password_or_control_characters(tmp_path: Path) -> None:
     def handler(request: Request) -> httpx.Response:
-        raise httpx.ConnectError("cannot reach http://u:secret@h/\x1b[31m\n" + "x" * 1000)
+        raise ConnectError("cannot reach http://u:secret@h/\x1b[31m\n" + "x" * 1000)
 
     hop = fetch_one(tmp_path, URL, settings(retries=0), carriers=mocked(handler))
     assert "secret" not in hop.message

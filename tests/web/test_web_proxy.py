@@ -8,7 +8,6 @@ import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import httpx
 import pytest
 from web_hostile import Hostile, hostile_server
 from web_proxyserver import ProxyServer
@@ -18,6 +17,7 @@ from web_tls import certificate
 from archec.config import Denial, FetchConfig
 from archec.errors import ConfigError
 from archec.web.connect import Connector
+from archec.web.faults import ConnectError
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
 from archec.web.policy import Policy, Proxies
@@ -35,7 +35,7 @@ class Names:
         if host[0].isdigit():
             return (host,)
         if host not in self.known:
-            raise httpx.ConnectError(f"{host} cannot be resolved")
+            raise ConnectError(f"{host} cannot be resolved")
         return (self.known[host],)
 
 

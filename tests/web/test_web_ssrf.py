@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
-import httpx
 import pytest
 from web_hostile import Hostile
 from web_support import QUICK, fetch, fetch_one, settings
 
 from archec.ids import normalise_url
 from archec.web.connect import Connector
+from archec.web.faults import ConnectError
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
 from archec.web.policy import Policy, Proxies
@@ -137,7 +137,7 @@ def test_the_address_at_the_other_end_is_looked_at_too(hostile: Hostile, tmp_pat
 
         seen = 0
 
-        def refusal(self, host: str, address: str, *, exempt: bool = False) -> httpx.ConnectError | None:
+        def refusal(self, host: str, address: str, *, exempt: bool = False) -> ConnectError | None:
             self.seen += 1
             return None if self.seen == 1 else super().refusal(host, address)
 
