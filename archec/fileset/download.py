@@ -65,13 +65,11 @@ class BudgetSpent(Exception):
     """The budget of the run is used up. Partial downloads are kept for the next run."""
 
 
+@dataclass(slots=True)
 class Room:
     """The remaining bytes that the files of a data set may have together, including files of unknown size."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, size: int) -> None:
-        self.left = size
+    left: int
 
 
 @dataclass(slots=True)

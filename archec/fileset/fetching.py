@@ -101,14 +101,14 @@ def _wanted(work: Work, files: list[FilesetManifestFile]) -> Iterator[_Wanted]:
             except BadName as error:
                 files[number] = _failed(files[number], Status.ERROR_PLATFORM_DOWNLOAD, error.message)
         known = catalogue.obis("fobi", obis.values())
-        holding = catalogue.holding({digits for number in obis if (digits := _checksum(files[number]))})
+        holding = catalogue.holding({files[number].sha256 or files[number].md5 or "" for number in obis} - {""})
         for number in part:
             if work.commits.batches != batches:
                 break
             waiting.popleft()
             if number in obis:
                 file, obi = files[number], obis[number]
-                place = _place(work, file, known.get(obi), holding.get(_checksum(file) or ""))
+                place = _place(work, file, known.get(obi), holding.get(file.sha256 or file.md5 or ""))
                 yield _Wanted(number, file, obi, known.get(obi), place)
 
 
@@ -178,22 +178,16 @@ def _read_held(work: Work, place: tuple[int, str]) -> tuple[Digests, bytes] | No
         return None
 
 
-def _checksum(file: FilesetManifestFile) -> str | None:
-    """The checksum by which held bytes of a file are found; empty if it is a SHA-1, by which the catalogue cannot
-    search. None if there is none of the bytes."""
-    if (file.extra or {}).get("soft_checksum"):
-        return None
-    return file.sha256 or file.md5 or ("" if file.sha1 else None)
-
-
 def _place(work: Work, file: FilesetManifestFile, known: Obi | None, found: Place | None) -> tuple[int, str] | None:
     """Finds bytes with the checksum of a file: those of its own fobi, or those ``found`` by it. Returns their tist and
-    id, or None if none are held."""
-    checksum = _checksum(file)
-    if known is not None and known.history.held and checksum is not None:
+    id, or None if none are held. The catalogue cannot search by SHA-1."""
+    checksum = file.sha256 or file.md5
+    if not (checksum or file.sha1) or (file.extra or {}).get("soft_checksum"):
+        return None
+    if known is not None and known.history.held:
         version = known.version_at(MAX_TIST)
         entry = known.history.entry_at(MAX_TIST)
-        if version is not None and entry is not None and checksum in ("", version.sha256, version.md5):
+        if version is not None and entry is not None and checksum in (None, version.sha256, version.md5):
             return known.bytes_at(entry[0]), known.id
     if found is None or found.kind != "fobi" or (file.size is not None and found.size != file.size):
         return None
