@@ -130,8 +130,12 @@ class Asker:
             return PlatformAnswer(response.url, response.status_code, fields, body, is_cut)
 
     def _secret(self, helper: FilesetPlatformHelper | None, url: str) -> dict[str, str]:
-        """Returns the header with a platform's token; empty unless the platform's helper trusts the URL."""
-        if helper is None or not helper.config.token or not helper.trusts(url):
+        """Returns the header with a platform's token; empty unless the platform's helper trusts the URL, as it is
+        requested."""
+        if helper is None or not helper.config.token:
+            return {}
+        origin, target, _ = located(url)
+        if not helper.trusts(origin.url(target)):
             return {}
         token = os.environ.get(helper.config.token, "").strip()
         if not token or not (token.isascii() and token.isprintable()):
