@@ -143,7 +143,7 @@ class AccessCapability(BaseRoute, Capability):
             self._gate.audit.add(
                 time.time(),
                 {
-                    "who": viewer.name if viewer is not None else "",
+                    "who": viewer.token.name if viewer is not None and viewer.token is not None else "",
                     "address": client_of(scope),
                     "method": exchange.method,
                     "path": exchange.path[:8192],

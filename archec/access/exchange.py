@@ -125,16 +125,14 @@ def as_uri(url: str) -> str:
 
 def chunked(parts: Iterable[bytes]) -> Iterator[bytes]:
     """Joins parts of a body to chunks of at least PIECE bytes, except for the last one."""
-    waiting: list[bytes] = []
-    size = 0
+    waiting = bytearray()
     for part in parts:
-        waiting.append(part)
-        size += len(part)
-        if size >= PIECE:
-            yield b"".join(waiting)
-            waiting, size = [], 0
+        waiting += part
+        if len(waiting) >= PIECE:
+            yield bytes(waiting)
+            waiting.clear()
     if waiting:
-        yield b"".join(waiting)
+        yield bytes(waiting)
 
 
 async def in_thread(chunks: Iterator[bytes], errors: Mapping[str, str]) -> AsyncIterator[bytes]:

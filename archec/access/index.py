@@ -15,7 +15,7 @@ from archec.access.errors import Refused
 from archec.access.exchange import JSON, answer, as_uri, chunked, errors_of, in_thread, message
 from archec.access.pages import Pages, pages_of, summary_of
 from archec.access.query import Arguments, Output, Query
-from archec.access.rows import Row, as_cdxj, as_json, as_text
+from archec.access.rows import NOWHERE, Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
 from archec.access.viewer import Viewer
@@ -52,7 +52,7 @@ async def answer_index(
     errors = Errors()
     rows = await collection.rows(query, errors, viewer)
     if not query.show_source:
-        rows = (row.without_source() for row in rows)
+        rows = (replace(row, origin=NOWHERE) for row in rows)
     chunks = chunked(_parts(rows, query))
     first = await first_of(chunks, query) or b""
     if not first:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -76,10 +76,7 @@ def row_key(query: Query, order: Order) -> Callable[[Row], Any]:
 
 
 def _rows(lines: Iterator[bytes], read: LineReader, origin: Origin) -> Iterator[Row]:
-    for line in lines:
-        row = read(line, origin)
-        if row is not None:
-            yield row
+    return filter(None, map(read, lines, repeat(origin)))
 
 
 def _runs(rows: Iterator[Row]) -> Iterator[Row]:

@@ -16,7 +16,6 @@ from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
 from archec.ids import without_userinfo
-from archec.web.door import Response
 
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
 _ATTRIBUTE = re.compile(r';\s*([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
@@ -168,7 +167,10 @@ class MementoSource(RemoteSource):
         values = {"url": uri_of(query.url), "timestamp": query.closest}
         url = UrlTemplate(self._config.timegate_url).filled(values)
         headers = {"Accept-Datetime": http_date(query.closest)}
-        answer = await fetch(self._web, "HEAD", url, url, self._seconds, headers=headers, is_final=_is_timegate)
+        answer = await fetch(
+            self._web, "HEAD", url, url, self._seconds, headers=headers,
+            is_final=lambda told: "original" in told.headers.get("link", ""),
+        )  # fmt: skip
         if answer is None:
             return []
         answer.body.close()
@@ -250,10 +252,6 @@ def parse_links(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
     for match in _LINK.finditer(text):
         pairs = ((one[1].lower(), one[2] if one[2] is not None else one[3]) for one in _ATTRIBUTE.finditer(match[2]))
         yield match[1], dict(pairs)
-
-
-def _is_timegate(response: Response) -> bool:
-    return "original" in response.headers.get("link", "")
 
 
 def _in_order(rows: Iterator[Row], query: Query) -> list[Row] | Iterator[Row]:

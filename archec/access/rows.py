@@ -107,9 +107,6 @@ class Row(Struct, frozen=True, eq=False):
             made["source"], made["source-coll"], made["source_type"] = self.origin
         return made
 
-    def without_source(self) -> Row:
-        return Row(self.line, self.urlkey, self.timestamp, self.fields, NOWHERE, self.is_line)
-
 
 LineReader = Callable[[bytes, Origin], "Row | None"]
 """Parses a line into a row. Returns None for anything else."""

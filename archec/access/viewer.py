@@ -25,11 +25,6 @@ class Viewer(Struct, frozen=True):
     rules: Rules
     look_up: Callable[[Row], Subject] = subject_of
 
-    @property
-    def name(self) -> str:
-        """The name of the token for the audit log, or ""."""
-        return self.token.name if self.token is not None else ""
-
     def allows(self, right: Right) -> bool:
         return self.token is not None and self.token.allows(right)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import signal
 import socket
@@ -63,6 +64,7 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
         running = make_server(make_app(parts), server)
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
             signal.signal(signal.SIGHUP, running.handle_exit)
+        gc.freeze()  # what is there by now stays: no collection need go through it
         # After a graceful stop uvicorn raises the caught signal again.
         with contextlib.suppress(KeyboardInterrupt):
             running.run(sockets=[listener])
