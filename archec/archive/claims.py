@@ -232,14 +232,6 @@ def again(claim: Claim, data_set: DataSet) -> Claim:
     return replace(claim, tist=tist, run=run, at=0 if at == tist else at)
 
 
-def merged(claims: Sequence[Claim], added: Sequence[Claim]) -> tuple[Claim, ...]:
-    """The claims with others added or replaced, in order."""
-    if not added:
-        return tuple(claims)
-    every = {claim.key: claim for claim in (*claims, *added)}
-    return tuple(every[key] for key in sorted(every))
-
-
 def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgement:
     """Derives the history from the claims. A loss that was held back before counts from the first date at which it was,
     unless the tobi was seen since."""

@@ -39,7 +39,7 @@ class CommitItem(NamedTuple):
     fresh: bool = False
 
 
-_MOST_BYTES = 4 << 20
+_MOST_BYTES = 8 << 20
 """Bytes of journal lines after which a batch is committed, regardless of the number of items. With one more line, it
 fits into a batch of the journal."""
 

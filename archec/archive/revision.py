@@ -39,7 +39,7 @@ def concluded(
     """
     before, after = obi.history.as_dict(), judgement.history.as_dict()
     put = {tist: state for tist, state in after.items() if tist not in before or before[tist] != state}
-    drop = tuple(tist for tist in before if tist not in after)
+    drop = tuple([tist for tist in before if tist not in after])
     claims = judgement.every
     usual = (claims[-1].place if claims else "") or obi.place
     place = judgement.last.place or usual

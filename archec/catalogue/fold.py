@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from archec.catalogue.documents import text_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, DataSet, Kind, Obi, Position, Refused, Run, Visited
+from archec.catalogue.model import Changes, Claim, DataSet, Kind, Obi, Position, Refused, Run, Visited
 from archec.catalogue.records import (
     DataSetRead,
     HostNoted,
@@ -91,6 +91,14 @@ def _is_more_than_a_visit(change: ObiChange) -> bool:
     return bool(change.put or change.drop or change.claims or change.place or change.settled)
 
 
+def merged(claims: Sequence[Claim], added: Sequence[Claim]) -> tuple[Claim, ...]:
+    """Claims with others added or replaced. Both are in order, and so is the result."""
+    if not (claims and added):
+        return (*claims, *added)
+    every = {claim.key: claim for claim in (*claims, *added)}
+    return tuple(every[key] for key in sorted(every))
+
+
 def fold_obi(obi: Obi | None, change: ObiChange, stamp: int) -> Obi:
     """Applies a change to an obi. Versions that neither its history nor its claims name, and notes without an entry,
     are removed."""
@@ -98,19 +106,18 @@ def fold_obi(obi: Obi | None, change: ObiChange, stamp: int) -> Obi:
         obi = Obi(change.id, change.kind)
     if change.visit is not None:
         obi = replace(obi, visit=change.visit, due=change.due)
-    claims = {claim.key: claim for claim in (*obi.claims, *change.claims)}
-    ordered = tuple(claims[key] for key in sorted(claims))
-    place = change.place or (ordered[-1].place if ordered else "") or obi.place
+    claims = merged(obi.claims, change.claims)
+    place = change.place or (claims[-1].place if claims else "") or obi.place
     settled = max(obi.settled, change.settled)
     if not (change.put or change.drop or change.version):
-        return replace(obi, claims=ordered, place=place, settled=settled) if _is_more_than_a_visit(change) else obi
+        return replace(obi, claims=claims, place=place, settled=settled) if _is_more_than_a_visit(change) else obi
     history = obi.history.changed(change.put, change.drop)
     versions = dict(obi.versions)
     if change.version is not None:
         versions[change.version.sha256] = change.version
     notes = {**obi.notes, **change.notes}
     newest = change.put.get(history.last or 0) is not None
-    states = {*history.states, *(claim.state for claim in ordered)}
+    states = {*history.states, *(claim.state for claim in claims)}
     return replace(
         obi,
         history=history,
@@ -118,7 +125,7 @@ def fold_obi(obi: Obi | None, change: ObiChange, stamp: int) -> Obi:
         notes={tist: notes[tist] for tist in history.tists if tist in notes},
         handle=change.handle if newest or not obi.handle else obi.handle,
         stamp=stamp if change.put or change.drop else obi.stamp,
-        claims=ordered,
+        claims=claims,
         place=place,
         settled=settled,
     )

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from archec.archive.absence import coverage_set, directory_of
-from archec.archive.claims import Evidence, Judgement, Verdict, claim_of, judged, merged, said, verdict_after
+from archec.archive.claims import Evidence, Judgement, Verdict, claim_of, judged, said, verdict_after
 from archec.archive.commit import CommitItem
 from archec.archive.held_back import held_back_record, journalled
 from archec.archive.recovery import tobis_in_journals
 from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.documents import ObiState
+from archec.catalogue.fold import merged
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
 from archec.gather.dataset import Chosen, newest_member, refuse_damaged, refuse_nothing, refuse_retracted
