@@ -64,11 +64,11 @@ def origin_at(text: str) -> Origin:
 def located(url: str) -> tuple[Origin, bytes, bytes]:
     """Origin and target of a URL, and the value of Authorization for its user. A URL with characters that must be
     escaped is normalised; of others only the origin is parsed. Raises BadUrl."""
-    if len(url) > _MAX_URL or _CONTROL.search(url):
-        raise BadUrl("a URL that is too long, or has control characters")
     found = _NORMAL.fullmatch(url)
-    if found is not None and "/." not in found[2]:
+    if found is not None and "/." not in found[2] and len(url) <= _MAX_URL:
         return origin_at(found[1]), found[2].encode("ascii"), b""
+    if _CONTROL.search(url):
+        raise BadUrl("a URL with control characters")
     try:
         scheme, _, netloc, path = normalise_url(_BLANK.sub(lambda blank: quote(blank[0]), url)).split("/", 3)
     except BadName as error:

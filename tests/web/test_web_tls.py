@@ -22,7 +22,7 @@ from web_support import fetch_one, settings
 from archec.config import Denial
 from archec.web.headers import TLS_FIELD
 from archec.web.outcome import Outcome
-from archec.web.tls import issuer_url
+from archec.web.tls import issuer_url, trusted
 
 ISSUERS: dict[str, bytes] = {}
 
@@ -43,6 +43,14 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("root", "middle", "leaf", "evil"):
         openssl("genrsa", "-out", folder / f"{name}.key", "2048")
     return folder
+
+
+def test_roots_are_those_of_the_environment_or_certifi_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    assert len(trusted().get_ca_certs()) > 50
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    assert trusted().get_ca_certs() == []
 
 
 def openssl(*arguments: object) -> None:
