@@ -18,7 +18,9 @@ from concurrent.futures import Executor, Future
 from threading import Lock, Thread
 from typing import Any, Protocol, cast
 
-from archec.web.faults import OURS, Blocked, ConnectError, Denied, internal
+from archec.errors import BadName
+from archec.ids import normalise_url
+from archec.web.faults import OURS, BadUrl, Blocked, ConnectError, Denied, internal
 from archec.web.messages import Request
 from archec.web.policy import MAPPED, NAT64, Address, Deny, embedded, parsed
 
@@ -185,9 +187,14 @@ class Guard:
         self._networks = tuple(ipaddress.ip_network(text, strict=False) for text in allow_networks)
 
     def check_request(self, request: Request) -> None:
-        """Raises Denied if the URL of a request is denied."""
-        if self._deny.has_urls and (reason := self._deny.reason(request.origin.url(request.target))):
-            raise Denied(reason)
+        """Raises Denied if the URL of a request is denied, in whatever spelling."""
+        if self._deny.has_urls:
+            try:
+                url = normalise_url(request.origin.url(request.target))
+            except BadName as error:
+                raise BadUrl(error.message) from error
+            if reason := self._deny.reason(url):
+                raise Denied(reason)
 
     async def resolve(self, host: str, port: int, *, exempt: bool = False) -> list[str]:
         """The addresses of a host that may be connected to, best first. ``exempt``: private addresses are allowed.

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import gzip
 import json
+import re
 import socket
 import threading
 import time
@@ -401,7 +402,8 @@ def test_profiles() -> None:
 @example("a/./b/../c")
 @example("%70rivate/a b")
 def test_a_located_url_is_the_one_that_httpx_would_ask_for(rest: str) -> None:
-    """Except for the spelling of its target, if it has characters that must be escaped."""
+    """Except for the spelling of its target, if it has characters that must be escaped, and for httpx's way to resolve
+    dot segments."""
     users = "m%40e:p%3aq@b\u00fc.example"
     for host in ("a.org", "A.org:0443", "10.0.0.1:443", "me:x@b.org:81", "[::1]:80", "[FE80::1]", users):
         for scheme, port in (("http", 80), ("https", 443)):
@@ -409,7 +411,10 @@ def test_a_located_url_is_the_one_that_httpx_would_ask_for(rest: str) -> None:
             name, netloc = whole.raw_host.decode().lower(), whole.netloc.decode().lower()
             origin, target, authorization = located(f"{scheme}://{host}/{rest}")
             assert origin == (scheme, name, whole.port or port, netloc)
-            assert normalise_url(f"http://h{target.decode()}") == normalise_url(f"http://h{whole.raw_path.decode()}")
+            assert re.fullmatch(rb"/[!-~]*", target)
+            assert not re.search(rb"/\.\.?(?=[/?]|\Z)", target.partition(b"?")[0])
+            if "/." not in f"/{rest}":
+                assert normalise_url(f"http://h{target.decode()}") == normalise_url(f"http://h{whole.raw_path.decode()}")
             assert (authorization != b"") == (whole.userinfo != b"")
             if whole.userinfo:
                 pair = f"{whole.username}:{whole.password}".encode()
@@ -455,7 +460,7 @@ def test_a_sender_gives_the_answer_to_just_its_request(echo: EchoServer) -> None
         async with Sender(dataclasses.replace(POLICY, deny=(denial,))) as sender:
             response = await sender.send("GET", f"{echo.url}/x?q=%C3%BC", named=True)
             assert json.loads(await content(response, 10_000))["path"] == "/x?q=%C3%BC"
-            for path in ("/private/x", "/private/\u00fc"):
+            for path in ("/private/x", "/private/\u00fc", "/x/%2e%2E/private/x", "/%70rivate/x", "/./private/x?%zz"):
                 with pytest.raises(Denied):
                     await sender.send("GET", echo.url + path, named=True)
 
