@@ -175,10 +175,12 @@ class SQLiteCatalogue(Database, Catalogue):
 
     def write(self, changes: Changes) -> None:
         with self.transaction() as db:
-            due = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, ?) ON CONFLICT (id) DO UPDATE SET due = excluded.due"
-            db.executemany(due, sorted({obi: due_at for obi, _, due_at in changes.visits}.items()))
             for kind in KINDS:
                 self._put(db, kind, written(changes, kind, self.obis))
+            visited = {obi.id for obi in changes.obis if obi.visit is not None}  # their heads have the due date
+            dates = {obi: due_at for obi, _, due_at in changes.visits if obi not in visited}
+            due = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, ?) ON CONFLICT (id) DO UPDATE SET due = excluded.due"
+            db.executemany(due, sorted(dates.items()))
             visits = ((obi, visit.outcome, _doc(visit)) for obi, visit, _ in written_visits(changes))
             db.executemany("REPLACE INTO visits VALUES (?, ?, ?)", visits)
             mention = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, 0) ON CONFLICT (id) DO NOTHING"

@@ -140,6 +140,15 @@ def test_the_same_lot_again_changes_nothing(catalogue: Catalogue) -> None:
     assert everything(catalogue) == before
 
 
+def test_a_fobi_without_a_visit_is_due_by_the_visit_of_its_lot(catalogue: Catalogue) -> None:
+    held = fobi("u", 1, due=5)
+    visit = Visited("u", Visit(60, "same"), 70)
+    catalogue.write(lot(1, replace(held, visit=None), visits=[visit]))
+    assert catalogue.obis("fobi", ["u"]) == {"u": replace(held, visit=visit.visit, due=70)}
+    catalogue.write(lot(2, held, visits=[visit]))
+    assert catalogue.obis("fobi", ["u"]) == {"u": held}
+
+
 def test_a_mention_never_replaces(catalogue: Catalogue) -> None:
     catalogue.write(lot(1, fobi("u", 1, due=5), mentioned=["u", "w", "w"]))
     catalogue.write(lot(2, mentioned=["u", "w", "x"]))
