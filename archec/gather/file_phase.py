@@ -21,6 +21,7 @@ from archec.gather.bodies import Bodies, Received, declared
 from archec.gather.host_waits import HostTable, is_silent
 from archec.gather.options import Environment
 from archec.gather.plan import Feeder, task_for, unnamed_files
+from archec.gather.spool import Spool
 from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, tags_in, tags_of
 from archec.gather.underway import Active, UnderWay, VisitLog
 from archec.gather.visits import Effect, VisitResult, contradicts, doubtful, visit_for
@@ -36,7 +37,7 @@ _CHUNK, _LAST_CHUNK = 1000, 250
 little is left to commit after the last file."""
 _CHUNK_SECONDS = 3.0
 _QUEUE = 64
-"""Files of one host that are queued for the fetchers in advance."""
+"""Minimum of the maximum number of files of one host at the fetchers."""
 _TEXTS = 256
 _LAST_MINUTE = 60.0
 """Seconds for files in flight to finish when bytes or time are exhausted."""
@@ -91,18 +92,14 @@ class FilePhase:
         self._forgotten = False
         self._pass: _Pass
 
-    @property
-    def queue(self) -> int:
-        """Maximum number of files of one host at the fetchers."""
-        return max(_QUEUE, 2 * self._config.fetch.per_host)
-
-    def fetch(self, pool: FetchPool, texts: TextPool, feeder: Feeder, *, last_pass: bool) -> tuple[bool, list[str]]:
+    def fetch(self, pool: FetchPool, texts: TextPool, spool: Spool, *, last_pass: bool) -> tuple[bool, list[str]]:
         """Visits the whole plan, or as much as the budget and the network allow.
 
         Returns whether the budget stopped it, and the URLs of given-up hosts that a later pass may retry
         (none in the ``last_pass``, and none with a budget: they are recorded).
         """
         use, under_way = self._use, self._under_way
+        feeder = Feeder(spool, max(_QUEUE, 2 * self._config.fetch.per_host))
         self._pass = _Pass(texts, pool, feeder, not last_pass and not self._budget)
         pool.know(self._hosts.known())
         use.begin()
@@ -134,11 +131,10 @@ class FilePhase:
                 self._committer.commit()
                 self._received.restart(hop for active in under_way if (hop := active.hop) is not None)
             self._meter.at(self._done, f"{human_size(use.bytes)}, {fetching} in flight", total)
-        if self._hosts.is_hopeless:
-            for active in list(under_way):
-                self._put_off(active)
-        self._put_off_silent()
-        if self._hosts.is_hopeless and feeder.left:
+        hopeless = self._hosts.is_hopeless
+        for active in list(under_way if hopeless else under_way.in_state("silent")):
+            self._put_off(active)
+        if hopeless and feeder.left:
             self._report.deferred[NOT_ASKED] += feeder.left
         self._committer.commit()
         return spent and (bool(feeder.left) or self._forgotten), self._deferred

@@ -31,7 +31,7 @@ from archec.gather.file_phase import FilePhase
 from archec.gather.holding_back import GoneFiles, undecided
 from archec.gather.host_waits import HostTable
 from archec.gather.options import Environment, Options, run_time
-from archec.gather.plan import Feeder, make_plan
+from archec.gather.plan import make_plan
 from archec.gather.spool import Spool
 from archec.gather.template_phase import TemplatePhase
 from archec.progress import SILENT, Meter
@@ -379,7 +379,7 @@ def _pass(of: Environment, phase: FilePhase, texts: TextPool, *, last_pass: bool
     config, sink = of.archive.config, ("archec.store.writer:body_sink", (of.archive.layout, of.report.run))
     with FetchPool(config.fetch, config.agent, sink, max_bytes=of.options.budget.bytes) as pool:
         try:
-            return phase.fetch(pool, texts, Feeder(of.spool, phase.queue), last_pass=last_pass)
+            return phase.fetch(pool, texts, of.spool, last_pass=last_pass)
         except BaseException as error:
             phase.abandon(pool, error)
             raise

@@ -99,7 +99,6 @@ class SharedBodies:
         return found
 
     def _earlier(self, host: str, sha256: str) -> set[str]:
-        """The URLs that the catalogue knows."""
         found = self._catalogue.sharing(host, sha256, _LOOKED_AT)
         fobis = self._catalogue.obis("fobi", found).values() if len(found) > 1 else ()
         notes = (fobi.notes.get(tist) for fobi in fobis for tist, state in fobi.history if state == sha256)

@@ -313,17 +313,14 @@ class FetchPool:
                     continue
                 slot.given -= 1
                 slot.room += 1
-                self._update_owner(pending.owner, hop)
+                owner, failed = pending.owner, hop.outcome is not None and hop.outcome.is_transient
+                owner.faults = owner.faults + 1 if failed else 0
+                if hop.wait:
+                    owner.until = max(owner.until, time.monotonic() + hop.wait)
                 self._ready.append(hop)
             self._hand_out(slot)
         elif self._error is None:
             self._error = (StorageFull if message.full else StorageFailed)(message.message)
-
-    @staticmethod
-    def _update_owner(owner: _Owner, hop: Hop) -> None:
-        owner.faults = owner.faults + 1 if hop.outcome is not None and hop.outcome.is_transient else 0
-        if hop.wait:
-            owner.until = max(owner.until, time.monotonic() + hop.wait)
 
     def _remove(self, slot: _Slot, grace: float = 0.0) -> None:
         if slot.process is not None:
