@@ -121,7 +121,8 @@ class FilePhase:
                 if spent or not feeder.left:
                     break
                 if feeder.left == left:  # all hosts have their share, of URLs that wait for silent ones
-                    self._put_off_silent()
+                    for active in list(under_way.in_state("silent")):
+                        self._put_off(active)
                 continue
             self._committer.pace(_CHUNK if fetching >= window else _LAST_CHUNK, _CHUNK_SECONDS)
             self._collect(pool.collect(_WAIT if fetching else 0.0))
@@ -404,10 +405,6 @@ class FilePhase:
     def _finished(self, active: Active) -> None:
         if self._pass.feeder is not None and active.state != "silent":
             self._pass.feeder.done(active.fobi.id)
-
-    def _put_off_silent(self) -> None:
-        for active in list(self._under_way.in_state("silent")):
-            self._put_off(active)
 
     def _put_off(self, active: Active) -> None:
         """Ends the visits of a file and of those that redirect to it without a result: they stay due."""
