@@ -8,6 +8,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -25,7 +26,6 @@ from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import Body
 from archec.fileset.redaction import public_text, public_url
 from archec.fileset.status import PlatformHttpError, Status
-from archec.fileset.threads import Threads, finished
 from archec.progress import Meter
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import UNKNOWN, bare_type, sniff
@@ -112,7 +112,7 @@ class Downloader:
     writer: Writer
     ledger: Ledger
     run: int
-    threads: Threads
+    threads: Executor
     config: FetchConfig
     counter: Counter
 
@@ -255,12 +255,12 @@ class _Transfer:
                     break
                 if waiting >= _BLOCK:
                     if writing is not None:
-                        await finished(writing)
-                    writing = self._of.threads.start(self._write, self._pieces)
+                        await _finished(writing)
+                    writing = self._start(self._write, self._pieces)
                     self._pieces, waiting = [], 0
         finally:
             if writing is not None:
-                await finished(writing)
+                await _finished(writing)
 
     def _total(self) -> int | None:
         """The Content-Length of the first response; None if it had none."""
@@ -397,8 +397,11 @@ class _Transfer:
         self._size += count
         self._room.left -= count
 
+    def _start(self, work: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
+        return asyncio.get_running_loop().run_in_executor(self._of.threads, work, *arguments)
+
     async def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
-        return await finished(self._of.threads.start(work, *arguments))
+        return await _finished(self._start(work, *arguments))
 
     def _restart(self) -> None:
         """Discards everything received so far."""
@@ -421,6 +424,21 @@ class _Transfer:
         self._take(-self._size)
         self._temp.discard()
         self._of.ledger.over([self._obi])
+
+
+async def _finished(writing: asyncio.Future[_T]) -> _T:
+    """Waits for a thread to finish writing, even if the download is cancelled meanwhile (then raises CancelledError
+    afterwards)."""
+    cancelled: asyncio.CancelledError | None = None
+    while not writing.done():
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    result = writing.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
 
 
 def _validator(fields: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from archec.fileset.manifest import safe_path
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem
 from archec.fileset.status import PlatformError
 
+_LONGEST_CACHED = 100
 _SECRET = re.compile(
     "(?!(?:next|page|nextpage|resumption|continuation)token).*tokens?|.*secret(?:access)?(?:key)?|.*pass(?:word|wd|phrase)|"
     ".*cookies?|.*signature|(?:data)?(?:sig|jwt|sid)|.*sess(?:ion)?id|.*apikey|.*privatekey|.*accesskey(?:id)?|.*authorization|"
@@ -147,9 +148,13 @@ def public_files(files: Sequence[FilesetManifestFile]) -> list[FilesetManifestFi
     ]  # fmt: skip
 
 
-@lru_cache(2000)
 def is_secret(name: str) -> bool:
     """Whether a field of this name holds a token, a signature or a cookie."""
+    return _is_secret(name) if len(name) <= _LONGEST_CACHED else _is_secret.__wrapped__(name)
+
+
+@lru_cache(2000)
+def _is_secret(name: str) -> bool:
     return _SECRET.fullmatch(_plain(name)) is not None
 
 

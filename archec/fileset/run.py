@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -37,7 +37,6 @@ from archec.fileset.redaction import public_text
 from archec.fileset.result import IngestResult
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
 from archec.fileset.summary import failure, file_result
-from archec.fileset.threads import Threads
 from archec.progress import Meter
 from archec.store.writer import CommitResult
 from archec.tist import stamp
@@ -167,7 +166,7 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         start = RunStart(run, kind=KIND, form="none", options=given.options.as_value(), software=__version__)
         committer.add(CommitItem(start))
         committer.commit()
-        threads = stack.enter_context(Threads(_THREADS))
+        threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="fileset"))
 
         def kept(item: CommitItem, body: Body) -> None:
             if item.placement is not None:

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import socket
 import struct
-from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -26,35 +25,7 @@ _KEEP_ALIVE = 15
 """Seconds for which an idle connection waits for the next request."""
 _MAX_HEAD = 1 << 16
 """Maximum size in bytes of request line and headers."""
-_MAX_JOINED = 1 << 14
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-
-
-class _Joining:
-    """A transport that sends what is written in one turn of the event loop at once: uvicorn writes the head of a
-    response and its body one after the other."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self._waiting = transport, b""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._waiting += data
-        if len(self._waiting) > _MAX_JOINED:
-            self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, b""
-        if waiting and not self._transport.is_closing():
-            self._transport.write(waiting)
 
 
 class _Bounded(HttpToolsProtocol):
@@ -63,9 +34,6 @@ class _Bounded(HttpToolsProtocol):
 
     _head = 0
     """Bytes received since the last complete head or piece of a body."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, _Joining(transport)))
 
     def data_received(self, data: bytes) -> None:
         """Counts the bytes of a head. Closes the connection if it is too large."""

@@ -8,7 +8,6 @@ import os
 import resource
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -66,19 +65,6 @@ def test_failures_tell_clients_nothing(caplog: pytest.LogCaptureFixture) -> None
     told = [record.getMessage() for record in caplog.records if record.name == "archec.server"]
     assert any("secret host" in one for one in told)
     assert any("/sample/fails/bug failed" in one for one in told)
-
-
-def test_head_and_body_of_a_response_are_one_segment() -> None:
-    request = b"GET /sample/hello HTTP/1.1\r\nHost: x\r\n"
-    with serving(Sample()) as port, connect(port) as client:
-        for _ in range(20):
-            client.sendall(request + b"\r\n")
-            assert client.recv(4096).endswith(b"\r\n\r\nhello")
-        received = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
-        assert struct.unpack_from("I", received, 152) == (20,)  # tcpi_data_segs_in
-        client.sendall(request + b"Connection: close\r\n\r\n")
-        assert client.recv(4096).endswith(b"\r\n\r\nhello")
-        assert client.recv(4096) == b""
 
 
 def test_no_delay_on_any_connection(monkeypatch: pytest.MonkeyPatch) -> None:
