@@ -19,7 +19,7 @@ from archec.access.feeding import add, parse_rows, remove
 from archec.access.index import answer_index, list_sources
 from archec.access.index_files import MAX_LINE
 from archec.access.memento import Addresses, Lost
-from archec.access.posts import Asked, Body, key_of_request, parse_request
+from archec.access.posts import Asked, PostedBody, key_of_request, parse_request
 from archec.access.query import Query, all_of, parse_query, whole_url
 from archec.access.record import closed_on_failure
 from archec.access.replay import answer_replay
@@ -229,7 +229,7 @@ class Api:
         headers = (("Content-Type", kind),) if kind else ()
         return Asked(exchange.method, headers, await self._body(exchange))
 
-    async def _body(self, exchange: Exchange) -> Body:
+    async def _body(self, exchange: Exchange) -> PostedBody:
         return await exchange.body(self._config.access.max_body, self._config.server.idle_timeout)
 
     def _base(self, exchange: Exchange, name: str) -> str:

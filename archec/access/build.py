@@ -12,7 +12,7 @@ from archec.access.collection import Collection, Step
 from archec.access.feeding import fed_path
 from archec.access.gate import Gate
 from archec.access.index_folders import FileSource
-from archec.access.loading import ListResolver, Loader, PrefixResolver, Resolver, WarcLoader
+from archec.access.loading import ListResolver, Loader, PrefixResolver, WarcLoader, WarcResolver
 from archec.access.obi_source import OwnLoader, OwnSource, looking_up, lost_in
 from archec.access.redisindex import RedisResolver, RedisSource
 from archec.access.remote import Web
@@ -98,7 +98,7 @@ class Builder:
             else:
                 yield self._warcs(self._resolver(resource, step.timeout), step, resource.source)
 
-    def _warcs(self, resolver: Resolver, step: StepConfig, source: str) -> Loader:
+    def _warcs(self, resolver: WarcResolver, step: StepConfig, source: str) -> Loader:
         return WarcLoader(resolver, RangeReader(self.web, step.timeout), source)
 
     def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
@@ -120,7 +120,7 @@ class Builder:
                 self.archives.append(archive)
         return OwnSource(source.name, archive)
 
-    def _resolver(self, resource: ResourceConfig, timeout: float) -> Resolver:
+    def _resolver(self, resource: ResourceConfig, timeout: float) -> WarcResolver:
         if resource.kind == "redis":
             return RedisResolver(resource.place, timeout)
         if "://" in resource.place:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from archec.access.errors import Refused, SourceFailed
-from archec.access.posts import Body
+from archec.access.posts import PostedBody
 from archec.access.query import Arguments, arguments
 from archec.errors import UsageError
 from archec.server.requests import BodyRefused, read_body
@@ -72,7 +72,7 @@ class Exchange:
             raise UsageError("the Host header is invalid")
         return f"{self.scope['scheme']}://{host}"
 
-    async def body(self, limit: int, timeout: float) -> Body:
+    async def body(self, limit: int, timeout: float) -> PostedBody:
         """Reads the body, which is kept until the exchange is closed. Raises Refused if :func:`read_body` refuses it,
         or if the disk is full."""
         file = self._body = cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - see close()
@@ -83,7 +83,7 @@ class Exchange:
             raise Refused(refusal.http_status, refusal.message, close) from None
         except OSError as error:
             raise Refused(503, f"the body cannot be kept: {error.strerror}", close) from error
-        return Body(file)
+        return PostedBody(file)
 
     def close(self) -> None:
         if self._body is not None:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from archec.access.collection import Collection, first_of
 from archec.access.errors import Refused
 from archec.access.exchange import JSON, answer, as_uri, chunked, errors_of, in_thread, message
-from archec.access.pages import Pages, pages_of, summary_of
+from archec.access.pages import QueryPages, pages_of, summary_of
 from archec.access.query import Arguments, Output, Query
 from archec.access.rows import NOWHERE, Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
@@ -68,7 +68,7 @@ async def answer_index(
 
 async def visible_pages(
     collection: Collection, query: Query, viewer: Viewer, take: Arguments
-) -> Pages | None:
+) -> QueryPages | None:
     """The pages that the parameters ask for, or None if they ask for none. The number of pages is 0 if the viewer may
     see none of the rows, or if there are none in the only block."""
     if not viewer.may_see(query.range):

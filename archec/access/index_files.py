@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
 from archec.access.errors import SourceFailed
-from archec.access.ordering import SortedLines
+from archec.access.ordering import OrderedLines
 from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, any_row, cdx_reader
 
 _BLOCK = 1 << 16
@@ -48,7 +48,7 @@ class Stamp(NamedTuple):
     inode: int
 
 
-class Found(NamedTuple):
+class FileInspection(NamedTuple):
     """The result of one pass over a file: where its lines begin (after a header) and the function that parses them, or
     its ``fault``."""
 
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 
 
 class SortedFile:
-    """The lines of an open file (see :class:`archec.access.ordering.SortedLines`). The file is closed once nothing uses
+    """The lines of an open file (see :class:`archec.access.ordering.OrderedLines`). It is closed once nothing uses
     the object."""
 
     def __init__(self, descriptor: int, begin: int, name: str) -> None:
@@ -197,7 +197,7 @@ class IndexFile:
         self.path = path
         self.name, self._form = name, form or _is_row
         self._shown = os.fsencode(shown_path or path).decode("utf-8", "backslashreplace")
-        self._known: tuple[Stamp | None, Found | None, SortedFile | None] = (None, None, None)
+        self._known: tuple[Stamp | None, FileInspection | None, SortedFile | None] = (None, None, None)
         """Replaced as a whole, because it is read without the lock."""
         self._lock = threading.Lock()
 
@@ -218,7 +218,7 @@ class IndexFile:
             raise SourceFailed(found.fault)
         return lines, found.read
 
-    def lines(self, *, at_once: bool) -> tuple[SortedLines, LineReader]:
+    def lines(self, *, at_once: bool) -> tuple[OrderedLines, LineReader]:
         """Returns the lines that answer queries and the function that parses them. Raises as ``opened`` does."""
         return self.opened(at_once=at_once)
 
@@ -238,7 +238,7 @@ class IndexFile:
         except OSError:
             return ""
 
-    def _opened(self, stamp: Stamp) -> tuple[SortedFile | None, Found]:
+    def _opened(self, stamp: Stamp) -> tuple[SortedFile | None, FileInspection]:
         checked, known, lines = self._known
         if stamp != checked:
             known = None
@@ -251,7 +251,7 @@ class IndexFile:
                     found = known or check_sorted(plain, self._shown, self._form)
                     descriptor = -1 if found.fault else os.dup(plain.fileno())
             except SourceFailed as error:
-                found, descriptor = Found(fault=error.message), -1
+                found, descriptor = FileInspection(fault=error.message), -1
         lines = SortedFile(descriptor, found.begin, self.name) if descriptor >= 0 else None
         self._known = (stamp, found, lines)
         return lines, found
@@ -279,27 +279,27 @@ def skip_mark(file: IO[bytes]) -> int:
     return file.seek(len(start) - len(without_mark(start)))
 
 
-def check_sorted(file: BinaryIO, name: str, form: Form) -> Found:
+def check_sorted(file: BinaryIO, name: str, form: Form) -> FileInspection:
     """Reads a whole file, checks that its lines are sorted and have the expected format, and reads its header."""
     begin, number, before = skip_mark(file), 0, b""
     read: LineReader = any_row
     while line := file.readline(MAX_LINE + 1):
         number += 1
         if len(line) > MAX_LINE:
-            return Found(fault=f"{name}:{number}: has a line of more than {MAX_LINE} bytes")
+            return FileInspection(fault=f"{name}:{number}: has a line of more than {MAX_LINE} bytes")
         if not before and is_header(line):
             begin += len(line)
             try:
                 read = _by_header(line) if b"CDX " in line else read
             except ValueError as error:
-                return Found(fault=f"{name}:{number}: {error}")
+                return FileInspection(fault=f"{name}:{number}: {error}")
             continue
         if line < before:
-            return Found(fault=f"{name}:{number}: is not sorted ('archec access sort' fixes it)")
+            return FileInspection(fault=f"{name}:{number}: is not sorted ('archec access sort' fixes it)")
         if not before and read is any_row and not form(line):
-            return Found(fault=f"{name}:{number}: is neither a line of CDXJ nor one of CDX")
+            return FileInspection(fault=f"{name}:{number}: is neither a line of CDXJ nor one of CDX")
         before = line
-    return Found(begin, read)
+    return FileInspection(begin, read)
 
 
 def is_header(line: bytes) -> bool:

@@ -15,7 +15,7 @@ from archec.access.errors import SourceFailed
 from archec.access.index_files import ENDINGS, IndexFile, NotOpen, SortedFile, newer_of
 from archec.access.ordering import first_of_each, merge_rows, ordered_rows
 from archec.access.query import Query
-from archec.access.rows import Origin, Row
+from archec.access.rows import Row, RowOrigin
 from archec.access.sources import Errors, LocalSource, guarded
 from archec.access.zipnum import ZipNumFile
 
@@ -54,7 +54,7 @@ class FileSource(LocalSource):
         for file in self._present(errors):
             try:
                 lines, read = file.lines(at_once=at_once)
-                rows = ordered_rows(lines, read, Origin(file.name, self.name, self.type), query)
+                rows = ordered_rows(lines, read, RowOrigin(file.name, self.name, self.type), query)
                 found[file.path] = guarded(rows, file.name, errors)
             except SourceFailed as error:
                 errors[file.name] = error.message

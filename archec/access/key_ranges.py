@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 
 class Stretch:
-    """The lines for a query of more than one key. See :class:`archec.access.ordering.SortedLines`."""
+    """The lines for a query of more than one key. See :class:`archec.access.ordering.OrderedLines`."""
 
     def __init__(self, archive: Archive, query: Query, lines_of: Callable[[Obi], Iterable[bytes]]) -> None:
         self._catalogue, self._query, self._lines_of = archive.catalogue, query, lines_of

@@ -33,17 +33,17 @@ class Loader(Protocol):
         ...
 
 
-class Place(NamedTuple):
+class WarcPlace(NamedTuple):
     """A path or URL, and the offset at which a WARC file begins in it."""
 
     path: str
     begin: int = 0
 
 
-class Resolver(Protocol):
+class WarcResolver(Protocol):
     """Finds a file by its name. It may wait for a server, so it is called in a thread."""
 
-    def places(self, filename: str) -> Sequence[Place]:
+    def places(self, filename: str) -> Sequence[WarcPlace]:
         """The places where the file may be. Raises LoadFailed if the name is refused."""
         ...
 
@@ -55,17 +55,17 @@ class PrefixResolver:
         self._is_url = "://" in prefix
         self._prefix = prefix if not self._is_url or prefix.endswith("/") or "?" in prefix else prefix + "/"
 
-    def places(self, filename: str) -> Sequence[Place]:
+    def places(self, filename: str) -> Sequence[WarcPlace]:
         if ".." in filename.split("/") or "\x00" in filename or not filename:
             raise LoadFailed(f"the filename {filename[:100]!r} is refused")
         if self._is_url:
             if filename.startswith("/") or "://" in filename:
                 raise LoadFailed(f"the filename {filename[:100]!r} is refused")
-            return [Place(self._prefix + quote(filename, errors="surrogateescape"))]
+            return [WarcPlace(self._prefix + quote(filename, errors="surrogateescape"))]
         if not filename.startswith("/"):
-            return [Place(os.path.join(self._prefix, filename))]
+            return [WarcPlace(os.path.join(self._prefix, filename))]
         if PurePosixPath(self._prefix) in PurePosixPath(filename).parents:
-            return [Place(filename)]
+            return [WarcPlace(filename)]
         raise LoadFailed(f"the filename {filename[:100]!r} is refused")
 
 
@@ -78,7 +78,7 @@ class ListResolver:
         self._file = IndexFile(path, path.name, lambda line: b"\t" in line)
         self._path = path
 
-    def places(self, filename: str) -> Sequence[Place]:
+    def places(self, filename: str) -> Sequence[WarcPlace]:
         if "\t" in filename or "\n" in filename:
             raise LoadFailed(f"the filename {filename[:100]!r} is refused")
         start = filename.encode("utf-8", "surrogateescape") + b"\t"
@@ -90,7 +90,7 @@ class ListResolver:
         paths = [path for line in found for path in line.decode("utf-8", "surrogateescape").split("\t")[1:]]
         folders = (self._path.parent, Path.cwd())
         return [
-            Place(place)
+            WarcPlace(place)
             for path in paths
             for place in ([path] if "://" in path or os.path.isabs(path) else [str(one / path) for one in folders])
         ]
@@ -108,7 +108,7 @@ class WarcLoader:
     """Loads records by ``filename``, ``offset`` and ``length``. See :class:`Loader`. With ``source``, only those of
     the rows of that source: WARC files of two sources may have one name."""
 
-    def __init__(self, resolver: Resolver, remote: RangeReader, source: str = "") -> None:
+    def __init__(self, resolver: WarcResolver, remote: RangeReader, source: str = "") -> None:
         self._resolver, self._remote, self._source = resolver, remote, source
 
     async def load(self, row: Row, asked: Asked) -> Record | None:
@@ -139,12 +139,12 @@ class WarcLoader:
                 return self._pieces(place, offset, length)
         raise LoadFailed(f"{filename}: not found")
 
-    async def _places(self, filename: str) -> Sequence[Place]:
+    async def _places(self, filename: str) -> Sequence[WarcPlace]:
         if isinstance(self._resolver, PrefixResolver):
             return self._resolver.places(filename)
         return await to_thread.run_sync(self._resolver.places, filename)
 
-    def _pieces(self, place: Place, offset: int, length: int) -> AsyncGenerator[bytes, None]:
+    def _pieces(self, place: WarcPlace, offset: int, length: int) -> AsyncGenerator[bytes, None]:
         read = self._remote.pieces if "://" in place.path else _pieces
         return read(place.path, place.begin + offset, length)
 

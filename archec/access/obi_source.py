@@ -20,7 +20,7 @@ from archec.access.ordering import ordered_rows, source_rows
 from archec.access.posts import Asked
 from archec.access.query import Query, uri_of
 from archec.access.record import Headers, Record, read_file
-from archec.access.rows import NOWHERE, Origin, Row, any_row, made_line
+from archec.access.rows import NOWHERE, Row, RowOrigin, any_row, made_line
 from archec.access.rules import Subject, subject_of
 from archec.access.sources import Errors, LocalSource
 from archec.archive.observing import index_fields, mime_of, record_of, state, states
@@ -47,7 +47,7 @@ class OwnSource(LocalSource):
         if self._archive is None:
             errors[self.name] = "there is no archive"
             return ()
-        origin = Origin(self.name, self.name, TYPE)
+        origin = RowOrigin(self.name, self.name, TYPE)
         if not query.key:
             return [ordered_rows(Stretch(self._archive, query, _lines_of), any_row, origin, query)]
         obis = _known(self._archive, ids_of(query.url, self._archive.catalogue))
@@ -193,7 +193,7 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
     return found or [Subject(uri, handle_in(uri))]
 
 
-def _rows_of(obi: Obi, origin: Origin) -> Iterator[Row]:
+def _rows_of(obi: Obi, origin: RowOrigin) -> Iterator[Row]:
     key = urlkey(target_uri(obi.id))
     for seen in states(obi):
         stamp, fields = timestamp(seen.tist), index_fields(seen)

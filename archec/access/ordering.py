@@ -13,14 +13,14 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from archec.access.query import Order, Query
-from archec.access.rows import LineReader, Origin, Row
+from archec.access.rows import LineReader, Row, RowOrigin
 from archec.access.stamps import seconds
 
 MAX_SORTED = 100_000
 """Maximum number of rows that are sorted in memory."""
 
 
-class SortedLines(Protocol):
+class OrderedLines(Protocol):
     """Lines without line ends, in byte order."""
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
@@ -32,7 +32,7 @@ class SortedLines(Protocol):
         ...
 
 
-def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Query) -> Iterator[Row]:
+def ordered_rows(lines: OrderedLines, read: LineReader, origin: RowOrigin, query: Query) -> Iterator[Row]:
     """Yields the rows of a query in the order in which it asks sources. Lines are read as they are needed."""
     start, end = query.bounds()
     order = query.source_order
@@ -75,7 +75,7 @@ def row_key(query: Query, order: Order) -> Callable[[Row], Any]:
     return lambda row: (abs(seconds(row.timestamp) - wanted), row.line)
 
 
-def _rows(lines: Iterator[bytes], read: LineReader, origin: Origin) -> Iterator[Row]:
+def _rows(lines: Iterator[bytes], read: LineReader, origin: RowOrigin) -> Iterator[Row]:
     return filter(None, map(read, lines, repeat(origin)))
 
 

@@ -26,7 +26,7 @@ _ZIPNUM_PAGE_SIZE = 10
 """Blocks on a page, unless the client says how many: as Common Crawl's server and pywb have it."""
 
 
-class Pages(NamedTuple):
+class QueryPages(NamedTuple):
     """The pages of a query: their ``number``, the requested ``page``, its ``size`` in blocks out of ``blocks``, and the
     ``range`` of its lines. With ``count_only`` the client asks for the number of pages only."""
 
@@ -38,7 +38,7 @@ class Pages(NamedTuple):
     range: KeyRange
 
 
-def pages_of(collection: Collection, query: Query, take: Arguments) -> Pages | None:
+def pages_of(collection: Collection, query: Query, take: Arguments) -> QueryPages | None:
     """The pages that the parameters ask for, or None if they ask for none. Reads from disk. Raises UsageError."""
     count_only = take.flag("showNumPages")
     if not take.one("page") and not count_only:
@@ -46,7 +46,7 @@ def pages_of(collection: Collection, query: Query, take: Arguments) -> Pages | N
     page = take.number("page", 0)
     found = _paged_source(collection, query).largest(query)
     if found is None:
-        return Pages(0, page, query.page_size or _PAGE_SIZE, 0, count_only, query.range)
+        return QueryPages(0, page, query.page_size or _PAGE_SIZE, 0, count_only, query.range)
     try:
         blocks, begin_of, usual = _numbered(*found, query.range) or _measured(*found, query.range)
         size = query.page_size or usual
@@ -56,7 +56,7 @@ def pages_of(collection: Collection, query: Query, take: Arguments) -> Pages | N
     except SourceFailed as error:
         raise UsageError(error.message) from error
     within = KeyRange(max(start, query.range.start), min(end, query.range.end))
-    return Pages(count, page, size, blocks, count_only, within)
+    return QueryPages(count, page, size, blocks, count_only, within)
 
 
 _Blocks = tuple[int, Callable[[int], bytes], int]
@@ -100,7 +100,7 @@ def _number(line: bytes) -> int | None:
         return None
 
 
-def summary_of(collection: Collection, query: Query, pages: Pages | None) -> Iterator[bytes] | None:
+def summary_of(collection: Collection, query: Query, pages: QueryPages | None) -> Iterator[bytes] | None:
     """The lines of a ZipNum summary for a query, or for one page of it; at most DEFAULT_LIMIT. None if the index is not
     a ZipNum index. Reads from disk. Raises UsageError and SourceFailed."""
     found = _paged_source(collection, query).largest(query)

@@ -35,7 +35,7 @@ _PARAMETER = re.compile(r';\s*([^=;\s]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)')
 _REQUEST_LINE = re.compile(r"([A-Z]{1,20}) (\S+)(?: HTTP/[0-9.]+)?")
 
 
-class Body:
+class PostedBody:
     """The bytes of a file from ``begin`` on. Not for concurrent use."""
 
     def __init__(self, file: IO[bytes] | None = None, begin: int = 0) -> None:
@@ -47,8 +47,8 @@ class Body:
         self._file.seek(self._begin)
         return self._file.read(most)
 
-    def behind(self, size: int) -> Body:
-        return Body(self._file, self._begin + size)
+    def behind(self, size: int) -> PostedBody:
+        return PostedBody(self._file, self._begin + size)
 
     def lines(self, longest: int) -> Iterator[bytes]:
         """Yields lines without line ends. A line longer than ``longest`` bytes is split after ``longest`` + 1 bytes."""
@@ -66,10 +66,10 @@ class Asked(NamedTuple):
 
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
-    body: Body | None = None
+    body: PostedBody | None = None
 
 
-def parse_request(data: Body) -> Asked:
+def parse_request(data: PostedBody) -> Asked:
     """Parses a raw request: request line (the HTTP version is optional), headers, empty line, body. Raises
     UsageError."""
     start = data.first(_MAX_HEAD)

@@ -41,7 +41,7 @@ SMALL = 1 << 16
 """Size in bytes up to which a body is read, and sent, as a whole."""
 
 
-class Truncated(LoadFailed):
+class TruncatedRecord(LoadFailed):
     """A stream ends before the record does."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ def parse_headers(data: bytes) -> list[tuple[str, str]]:
     return found
 
 
-class Reader:
+class ChunkReader:
     """Reads from a stream of chunks, up to a delimiter or a number of bytes."""
 
     def __init__(self, pieces: AsyncIterator[bytes]) -> None:
@@ -155,7 +155,7 @@ class Reader:
                 raise LoadFailed("its header is too large")
             piece = await anext(self._pieces, b"")
             if not piece:
-                raise Truncated
+                raise TruncatedRecord
             self._data += piece
 
     async def ahead(self, most: int) -> bytes:
@@ -205,7 +205,7 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             return
         data = decompressor.unconsumed_tail or await anext(pieces, b"")
         if not data:
-            raise Truncated
+            raise TruncatedRecord
 
 
 @asynccontextmanager
@@ -223,7 +223,7 @@ async def read_record(
     """Reads the record at the beginning of a stream. ``place`` goes into the record id of an ARC record. ``is_stored``:
     it is from a file, so that it must match the checksum of gzip or, if there is none, its digest. (Servers may send
     records with the digests of others.) Raises LoadFailed."""
-    source = Reader(pieces)
+    source = ChunkReader(pieces)
     plain = unpacked(source.rest())
 
     async def close_all() -> None:
@@ -232,7 +232,7 @@ async def read_record(
 
     async with closed_on_failure(close_all):
         is_packed = is_stored and await source.ahead(len(_GZIP)) == _GZIP
-        reader = Reader(plain)
+        reader = ChunkReader(plain)
         first = await reader.until(_LINE_END)
         while not first.strip():
             first = await reader.until(_LINE_END)
@@ -259,14 +259,14 @@ async def read_record(
         return record
 
 
-async def _body(reader: Reader, size: int, seen: BlockDigest, *, is_packed: bool) -> AsyncIterator[bytes]:
+async def _body(reader: ChunkReader, size: int, seen: BlockDigest, *, is_packed: bool) -> AsyncIterator[bytes]:
     left, piece = size, b""
     while left:
         if piece:
             yield piece
         piece = await reader.some(min(left, _PIECE))
         if not piece:
-            raise Truncated
+            raise TruncatedRecord
         left -= len(piece)
         seen.update(piece)
     # the last piece is held back: without it the client knows that something is wrong
@@ -275,10 +275,10 @@ async def _body(reader: Reader, size: int, seen: BlockDigest, *, is_packed: bool
     yield piece
 
 
-async def _has_checksum(reader: Reader) -> bool:
+async def _has_checksum(reader: ChunkReader) -> bool:
     """Whether what follows a record is the end of its gzip member, with the right checksum. Raises LoadFailed if it is
     wrong."""
-    with suppress(Truncated):  # the length in the index is wrong
+    with suppress(TruncatedRecord):  # the length in the index is wrong
         while after := await reader.some(_PIECE):
             if after.strip(END):
                 return False
@@ -339,13 +339,13 @@ async def exactly(pieces: AsyncIterator[bytes], size: int, skip: int = 0) -> Asy
             yield found
         if not size:
             return
-    raise Truncated
+    raise TruncatedRecord
 
 
 async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yields the contents of a body in chunked transfer coding. A body that is not chunked, although its header says
     so, is passed through."""
-    reader = Reader(pieces)
+    reader = ChunkReader(pieces)
     first = True
     while True:
         line = b""

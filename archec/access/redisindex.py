@@ -13,10 +13,10 @@ from urllib.parse import unquote, urlsplit
 import redis
 
 from archec.access.errors import LoadFailed, SourceFailed
-from archec.access.loading import Place
+from archec.access.loading import WarcPlace
 from archec.access.ordering import ordered_rows
 from archec.access.query import Query
-from archec.access.rows import Origin, Row, any_row
+from archec.access.rows import Row, RowOrigin, any_row
 from archec.access.sources import Errors, LocalSource, guarded
 
 _CHUNK = 500
@@ -24,7 +24,7 @@ _MAX_KEYS = 1000
 
 
 class RedisLines:
-    """The members of a sorted set. See :class:`archec.access.ordering.SortedLines`."""
+    """The members of a sorted set. See :class:`archec.access.ordering.OrderedLines`."""
 
     def __init__(self, client: redis.Redis, key: bytes) -> None:
         self._client, self._key = client, key
@@ -63,7 +63,7 @@ class RedisSource(LocalSource):
         except redis.RedisError as error:
             errors[self.name] = _reason(error)
             return ()
-        origin = Origin(self.name, self.name, self.type)
+        origin = RowOrigin(self.name, self.name, self.type)
         found = (ordered_rows(RedisLines(self._client, key), any_row, origin, query) for key in keys)
         return [_prefetched(guarded(rows, self.name, errors)) for rows in found]
 
@@ -80,17 +80,17 @@ def _prefetched(rows: Iterator[Row]) -> Iterator[Row]:
 
 
 class RedisResolver:
-    """Paths by filename in a hash. See :class:`archec.access.loading.Resolver`."""
+    """Paths by filename in a hash. See :class:`archec.access.loading.WarcResolver`."""
 
     def __init__(self, url: str, timeout: float) -> None:
         self._client, self._key = connect(url, timeout)
 
-    def places(self, filename: str) -> Sequence[Place]:
+    def places(self, filename: str) -> Sequence[WarcPlace]:
         try:
             found: Any = self._client.hget(self._key, filename)
         except redis.RedisError as error:
             raise LoadFailed(_reason(error)) from error
-        return [Place(bytes(found).decode("utf-8", "surrogateescape"))] if found is not None else []
+        return [WarcPlace(bytes(found).decode("utf-8", "surrogateescape"))] if found is not None else []
 
 
 def connect(url: str, timeout: float) -> tuple[redis.Redis, str]:

@@ -14,7 +14,7 @@ from anyio import CancelScope, to_thread
 
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.index_files import MAX_LINE
-from archec.access.posts import Body
+from archec.access.posts import PostedBody
 from archec.access.query import joined
 from archec.access.record import unpacked
 from archec.access.rows import Row
@@ -51,7 +51,7 @@ class Web:
         *,
         trusted: bool,
         headers: Mapping[str, str] | None = None,
-        body: Body | None = None,
+        body: PostedBody | None = None,
     ) -> Response:
         """Returns a response whose body has not been read, and which the caller closes. Redirects are not followed.
         ``trusted``: the operator has configured the host. Raises LoadFailed."""

@@ -10,7 +10,7 @@ from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Filter, Query, joined, key_of, uri_of
 from archec.access.remote import LEFT_OUT, Cache, Fetched, Health, UrlTemplate, Web, escaped, fetch, same_origin
-from archec.access.rows import Origin, Row, any_row, made_line
+from archec.access.rows import Row, RowOrigin, any_row, made_line
 from archec.access.sources import AskedSource, Errors
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
@@ -63,10 +63,10 @@ class RemoteSource(AskedSource):
         own = {name.removeprefix(f"{self.name}."): value for name, value in found.items()}
         return {name: value for name, value in own.items() if "." not in name}
 
-    def _origin(self, named: Mapping[str, str]) -> Origin:
+    def _origin(self, named: Mapping[str, str]) -> RowOrigin:
         """The origin of rows, which includes the remote collection if ``src_coll`` names one."""
         coll = named.get("src_coll", "")
-        return Origin(f"{self.name}:{coll}" if coll else self.name, self.name, self.type)
+        return RowOrigin(f"{self.name}:{coll}" if coll else self.name, self.name, self.type)
 
     def _loadable(self, row: Row, named: Mapping[str, str]) -> Row:
         """Adds the URL of its capture to a row. A URL that the source itself stated is used only if it has the origin
@@ -124,7 +124,7 @@ class CdxSource(RemoteSource):
             return url
         return f"{url}{'&' if '?' in url else '?'}{'&'.join(added)}"
 
-    def _parsed(self, answer: Fetched, query: Query, origin: Origin) -> Iterator[Row]:
+    def _parsed(self, answer: Fetched, query: Query, origin: RowOrigin) -> Iterator[Row]:
         start, end = query.range.start, query.range.end
         lines = rows = 0
         for line in answer.lines():
@@ -241,7 +241,7 @@ class LiveSource(AskedSource):
         elif query.key:
             url, stamp = uri_of(query.url), now_stamp()
             fields = {"url": url, "live_url": url, "load_url": url, "is_live": "true"}
-            origin = Origin(self.name, self.name, "live")
+            origin = RowOrigin(self.name, self.name, "live")
             row = Row(made_line(query.key, stamp, fields), query.key, stamp, fields, origin)
             return (iter((row,)),)
         return ()

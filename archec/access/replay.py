@@ -42,7 +42,7 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)
 _SANDBOX = "default-src 'none'; sandbox"
 
 
-class _Held(NamedTuple):
+class _HeldPart(NamedTuple):
     """The part of a resource that a record contains: its first byte, its length, and the total size ("*": unknown)."""
 
     first: int
@@ -114,18 +114,18 @@ def _status(record: Record) -> int:
     return int(text) if re.fullmatch("[2-5][0-9][0-9]", text) else 200
 
 
-def _held(record: Record, status: int, size: int) -> _Held | None:
+def _held(record: Record, status: int, size: int) -> _HeldPart | None:
     """The part of a resource that a record contains, or None if it is unknown, so that ranges cannot be served."""
     if size < 0 or status not in (200, 206):
         return None
     if status == 200:
-        return _Held(0, size, str(size))
+        return _HeldPart(0, size, str(size))
     match = _CONTENT_RANGE.fullmatch(record.http_header("content-range").strip())
     if match is None or int(match[2]) - int(match[1]) + 1 != size:
         return None
     if match[3] != "*" and int(match[3]) <= int(match[2]):
         return None
-    return _Held(int(match[1]), size, match[3])
+    return _HeldPart(int(match[1]), size, match[3])
 
 
 def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> list[tuple[str, str]]:
@@ -143,7 +143,7 @@ def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> li
     return found
 
 
-def _part(exchange: Exchange, held: _Held, tag: str) -> tuple[int, int] | None:
+def _part(exchange: Exchange, held: _HeldPart, tag: str) -> tuple[int, int] | None:
     """The part of the requested range that is held: its first byte in the resource and its length, which is 0 if none
     of it is held. None if no range is requested."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())

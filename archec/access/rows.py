@@ -50,7 +50,7 @@ ALIASES: Mapping[str, str] = {
 """Other names for fields in ``filter`` and ``fields``."""
 
 
-class Origin(NamedTuple):
+class RowOrigin(NamedTuple):
     """Where a row comes from: the source (including the file, if the source is a directory), its configured name, and
     its type."""
 
@@ -61,7 +61,7 @@ class Origin(NamedTuple):
 
 _OF_ORIGIN = ("source", "source-coll", "source_type")
 """The names of these in a row."""
-NOWHERE = Origin("", "", "")
+NOWHERE = RowOrigin("", "", "")
 """The origin of rows that do not state one."""
 
 
@@ -73,7 +73,7 @@ class Row(Struct, frozen=True, eq=False):
     urlkey: str
     timestamp: str
     fields: Mapping[str, Any]
-    origin: Origin
+    origin: RowOrigin
     is_line: bool = False
 
     def with_fields(self, **more: Any) -> Row:
@@ -108,11 +108,11 @@ class Row(Struct, frozen=True, eq=False):
         return made
 
 
-LineReader = Callable[[bytes, Origin], "Row | None"]
+LineReader = Callable[[bytes, RowOrigin], "Row | None"]
 """Parses a line into a row. Returns None for anything else."""
 
 
-def any_row(line: bytes, origin: Origin) -> Row | None:
+def any_row(line: bytes, origin: RowOrigin) -> Row | None:
     """Parses a line of CDXJ, JSON, or CDX without a header."""
     parts = line.split(b" ", 2)
     if len(parts) < 3 or not parts[2].startswith(b"{"):
@@ -124,7 +124,7 @@ def any_row(line: bytes, origin: Origin) -> Row | None:
         return None
 
 
-def json_row(line: bytes, origin: Origin) -> Row | None:
+def json_row(line: bytes, origin: RowOrigin) -> Row | None:
     """Parses a line of JSON that includes key and time."""
     try:
         fields = orjson.loads(line)
@@ -137,7 +137,7 @@ def json_row(line: bytes, origin: Origin) -> Row | None:
 def cdx_reader(columns: Sequence[str] | None = None) -> LineReader:
     """Returns a parser for lines of CDX with these columns. The default depends on their number."""
 
-    def row(line: bytes, origin: Origin) -> Row | None:
+    def row(line: bytes, origin: RowOrigin) -> Row | None:
         try:
             values = line.decode("utf-8").rstrip("\r").split(" ")
         except UnicodeDecodeError:
@@ -156,7 +156,7 @@ def made_line(key: str, stamp: str, fields: Mapping[str, Any]) -> bytes:
     return f"{key} {stamp} ".encode("utf-8", "replace") + orjson.dumps(fields, default=str)
 
 
-def _row(line: bytes, key: str, stamp: str, fields: Any, origin: Origin, is_line: bool = False) -> Row | None:
+def _row(line: bytes, key: str, stamp: str, fields: Any, origin: RowOrigin, is_line: bool = False) -> Row | None:
     if len(stamp) not in (14, 17) or not stamp.isdecimal() or not stamp.isascii() or not isinstance(fields, dict):
         return None
     if "urlkey" in fields or "timestamp" in fields or "source" in fields:
@@ -192,7 +192,7 @@ def as_cdxj(row: Row, fields: Sequence[str] = ()) -> bytes:
 
 
 @lru_cache(maxsize=1000)
-def _source_of(origin: Origin) -> bytes:
+def _source_of(origin: RowOrigin) -> bytes:
     """The end of a line of CDXJ: the fields of its origin."""
     if origin is NOWHERE:
         return b"}\n"

@@ -20,7 +20,7 @@ from pathlib import Path
 from archec.access.errors import LoadFailed
 from archec.access.index_files import ENDINGS, MAX_UNPACKED, IndexFile
 from archec.access.index_folders import SUMMARIES, FileSource
-from archec.access.loading import Place
+from archec.access.loading import WarcPlace
 from archec.access.query import Query
 from archec.access.sources import Errors
 
@@ -78,7 +78,7 @@ class WaczSource(FileSource):
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="archec-wacz-")
         self._path, self._files, self._listed = Path(self._folder.name), {}, (-1, 0.0)
-        with _Bounded(self._wacz) as wacz, zipfile.ZipFile(wacz) as packed:
+        with _LimitedReads(self._wacz) as wacz, zipfile.ZipFile(wacz) as packed:
             entries = [one for one in packed.infolist() if one.filename.startswith(_INDEXES)]
             entries = [one for one in entries if one.filename.endswith((*ENDINGS, *SUMMARIES))]
             if sum(one.file_size for one in entries) > MAX_UNPACKED:  # zipfile reads no more than the stated size
@@ -89,14 +89,14 @@ class WaczSource(FileSource):
 
 
 class WaczResolver:
-    """The WARC files of a WACZ file. See :class:`archec.access.loading.Resolver`."""
+    """The WARC files of a WACZ file. See :class:`archec.access.loading.WarcResolver`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stamp = -1
         self._offsets: dict[str, int] = {}
 
-    def places(self, filename: str) -> Sequence[Place]:
+    def places(self, filename: str) -> Sequence[WarcPlace]:
         try:
             stamp = os.stat(self._path).st_mtime_ns
             if stamp != self._stamp:
@@ -106,10 +106,10 @@ class WaczResolver:
         offset = self._offsets.get(filename.removeprefix(_ARCHIVE))
         if offset == _PACKED:
             raise LoadFailed(f"{filename} is compressed in the WACZ file, where it must be stored as it is")
-        return [Place(str(self._path), offset)] if offset is not None else []
+        return [WarcPlace(str(self._path), offset)] if offset is not None else []
 
 
-class _Bounded(io.FileIO):
+class _LimitedReads(io.FileIO):
     """A file that refuses large reads."""
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -121,7 +121,7 @@ class _Bounded(io.FileIO):
 def _offsets(path: Path) -> dict[str, int]:
     """The offset of each WARC file in a zip file; _PACKED for those that are compressed."""
     found: dict[str, int] = {}
-    with _Bounded(path) as wacz, zipfile.ZipFile(wacz) as packed, open(path, "rb") as file:
+    with _LimitedReads(path) as wacz, zipfile.ZipFile(wacz) as packed, open(path, "rb") as file:
         for entry in packed.infolist():
             if entry.filename.startswith(_ARCHIVE):
                 file.seek(entry.header_offset + 26)

@@ -21,7 +21,7 @@ from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser, St
 
 from archec.access.errors import LoadFailed
 from archec.access.feeding import locked, write_lines
-from archec.access.posts import Asked, Body, key_of_request
+from archec.access.posts import Asked, PostedBody, key_of_request
 from archec.access.query import key_of
 from archec.access.record import arc_headers
 from archec.access.stamps import of_date
@@ -63,7 +63,7 @@ class _Found(NamedTuple):
     fields: Mapping[str, str] = {}
 
 
-class _Damaged(Exception):
+class _DamagedFile(Exception):
     """A file is damaged."""
 
 
@@ -106,7 +106,7 @@ def _index(folder: Path, meter: Meter) -> Indexed:
             try:
                 for line in _lines(folder / name, name):
                     lines.add(line)
-            except (_Damaged, OSError) as error:
+            except (_DamagedFile, OSError) as error:
                 damaged[name] = f"{name}: {error}"
         meter.at(len(fresh))
         rows = write_lines(target, lines)
@@ -155,13 +155,15 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
             yield f"{key} {found.stamp} {json.dumps(found.fields)}".encode("utf-8", "surrogatepass")
     framing = records.framing
     if framing.damage:
-        raise _Damaged(framing.damage)
+        raise _DamagedFile(framing.damage)
     if framing.altered:
         count, first = len(framing.altered), min(framing.altered)
-        raise _Damaged(f"has {counted(count, 'record')} of wrong digest or length, the first at {first}; not indexed")
+        what = counted(count, "record")
+        raise _DamagedFile(f"has {what} of wrong digest or length, the first at {first}; not indexed")
     if framing.misstated:
         count, first = len(framing.misstated), min(framing.misstated)
-        raise _Damaged(f"has {counted(count, 'record')} with a wrong WARC-Block-Digest, the first at {first}; indexed")
+        what = counted(count, "record")
+        raise _DamagedFile(f"has {what} with a wrong WARC-Block-Digest, the first at {first}; indexed")
 
 
 def _paired(records: Records[_Found], name: str) -> Iterator[_Found]:
@@ -169,7 +171,7 @@ def _paired(records: Records[_Found], name: str) -> Iterator[_Found]:
     Raises _Damaged for a record that cannot be parsed."""
     request = _Found("")
     waiting: _Found | None = None
-    damage: _Damaged | None = None
+    damage: _DamagedFile | None = None
     try:
         for offset, length, found in records:
             if not found.fields:
@@ -184,7 +186,7 @@ def _paired(records: Records[_Found], name: str) -> Iterator[_Found]:
             waiting = found._replace(key=key, fields=fields)
     except _UNPARSABLE as error:
         reason = ascii(str(error))[1 : _MAX_REASON + 1].rstrip("'")
-        damage = _Damaged(f"has a record that cannot be parsed, at {records.offset}: {reason}")
+        damage = _DamagedFile(f"has a record that cannot be parsed, at {records.offset}: {reason}")
     if waiting is not None:
         yield waiting
     if damage is not None:
@@ -238,6 +240,6 @@ def _posted(stream: io.BufferedReader[Any], url: str) -> str:
         return ""
     headers = tuple((str(name), str(value)) for name, value in http.headers)
     try:
-        return key_of_request(url, Asked(http.protocol, headers, Body(io.BytesIO(stream.read(_MAX_POSTED)))))
+        return key_of_request(url, Asked(http.protocol, headers, PostedBody(io.BytesIO(stream.read(_MAX_POSTED)))))
     except UsageError:
         return ""  # its URL cannot be queried

@@ -28,7 +28,7 @@ _ONLY = ""
 """The name of the part where lines of a summary name none."""
 
 
-class Block(NamedTuple):
+class SummaryLine(NamedTuple):
     """A line of a summary: the first key and time of a block, its place, and its number if the line has one."""
 
     urlkey: str
@@ -38,22 +38,22 @@ class Block(NamedTuple):
     lineno: int | None = None
 
 
-def parse_block(line: bytes) -> Block:
+def parse_block(line: bytes) -> SummaryLine:
     """Reads a line of a summary. Raises ValueError."""
     text = line.decode("utf-8")
     if text.count("\t") >= 3:
         start, part, *numbers = text.split("\t")[:5]
-        return Block(start, part, *map(int, numbers))
+        return SummaryLine(start, part, *map(int, numbers))
     start, brace, rest = text.partition(" {")
     value = orjson.loads("{" + rest) if brace else {}
     part, offset, length = value.get("filename", _ONLY), value.get("offset"), value.get("length")
     if not (isinstance(part, str) and isinstance(offset, int) and isinstance(length, int)):
         raise ValueError("no place of a block")
-    return Block(start, part, offset, length)
+    return SummaryLine(start, part, offset, length)
 
 
 class ZipNum:
-    """See the module docstring and :class:`archec.access.ordering.SortedLines`."""
+    """See the module docstring and :class:`archec.access.ordering.OrderedLines`."""
 
     def __init__(self, summary: SortedFile, folder: Path, places: dict[str, Path], name: str) -> None:
         self._summary, self._folder, self._places, self._name = summary, folder, places, name

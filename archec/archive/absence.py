@@ -16,7 +16,7 @@ from archec.ids import archive_of, item_of
 from archec.redif.precedence import CORE
 
 
-class Unknown(NamedTuple):
+class NotJudged(NamedTuple):
     """The reason why the absence of a template from a data set is not a loss: a code, and the file or directory.
 
     ``not-there``: the archive directory of its place is not in the data set. ``unreadable``: its place could not be
@@ -29,7 +29,7 @@ class Unknown(NamedTuple):
     by: str = ""
 
 
-HELD_BACK = Unknown("held-back")
+HELD_BACK = NotJudged("held-back")
 ELSEWHERE = "elsewhere"
 
 
@@ -72,15 +72,15 @@ def shows(coverage: Coverage, place: str) -> bool:
     return _reads(coverage, directory_of(place)) and _unreadable(coverage.unread, place) is None
 
 
-def hides(coverage: Coverage, place: str) -> Unknown | None:
+def hides(coverage: Coverage, place: str) -> NotJudged | None:
     """Why a template may be at ``place`` although the data set does not contain it there; None if it cannot be."""
     directory = directory_of(place)
     unread = _unreadable(coverage.unread, place)
     if unread is None:
         unread = _unreadable(coverage.partly, place)
     if unread is not None:
-        return Unknown("unreadable", unread)
-    return None if _reads(coverage, directory) else Unknown("not-there", directory + "/")
+        return NotJudged("unreadable", unread)
+    return None if _reads(coverage, directory) else NotJudged("not-there", directory + "/")
 
 
 class Look(NamedTuple):
@@ -103,17 +103,17 @@ class Look(NamedTuple):
         """Whether, as far as this archive directory is concerned, the absence of a template is a loss."""
         return _reads(self.coverage, directory) and directory not in self.disturbed and self.disturbed.get("") != ""
 
-    def ignores(self, handle: str, place: str) -> Unknown | None:
+    def ignores(self, handle: str, place: str) -> NotJudged | None:
         """Why the absence of a template that was at ``place`` is not a loss; None if it is one."""
         why = hides(self.coverage, place)
         if why is not None:
             return why
         home, directory = home_of(handle, place), directory_of(place)
         if not _reads(self.coverage, home):
-            return Unknown("no-home", home + "/")
+            return NotJudged("no-home", home + "/")
         for one in (directory, home):
             if one in self.disturbed:
-                return Unknown("disturbed", self.disturbed[one])
+                return NotJudged("disturbed", self.disturbed[one])
         return HELD_BACK if self.held_back(handle) else None
 
 

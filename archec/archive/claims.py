@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from archec.archive.absence import ELSEWHERE, HELD_BACK, Look, Unknown, directory_of, hides
+from archec.archive.absence import ELSEWHERE, HELD_BACK, Look, NotJudged, directory_of, hides
 from archec.catalogue.documents import read
 from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, KeyedSet, Obi
 from archec.history import History
@@ -169,7 +169,7 @@ class Verdict(NamedTuple):
 
     state: str | None = None
     place: str = ""
-    why: Unknown | None = None
+    why: NotJudged | None = None
     claim: Claim | None = None
 
 
@@ -179,7 +179,7 @@ class Judgement(NamedTuple):
 
     history: History
     claims: dict[int, Claim]
-    whys: dict[int, Unknown]
+    whys: dict[int, NotJudged]
     last: Verdict
     since: int
     every: Sequence[Claim]
@@ -237,7 +237,7 @@ def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgemen
     unless the tobi was seen since."""
     entries: dict[int, str | None] = {}
     behind: dict[int, Claim] = {}
-    whys: dict[int, Unknown] = {}
+    whys: dict[int, NotJudged] = {}
     verdict, since, waiting = Verdict(), 0, 0
     at = bisect_left(evidence.tists, claims[0].tist) if claims else len(evidence.dates)
     while at < len(evidence.dates):
@@ -283,7 +283,7 @@ def verdict_after(
     """
     looks = [evidence.look(item) for item in group]
     shown = [(look, claim) for look in looks if (claim := claim_of(claims, look.data_set, look)) is not None]
-    why: Unknown | None = None
+    why: NotJudged | None = None
     believed: list[Claim] = []
     for look, claim in shown:
         hidden = None
@@ -294,7 +294,7 @@ def verdict_after(
         if hidden is None:
             believed.append(claim)
         else:
-            why = Unknown(ELSEWHERE, hidden.by)
+            why = NotJudged(ELSEWHERE, hidden.by)
     if believed:
         best = max(believed, key=lambda claim: (not claim.malformed, claim.state or "", claim.place))
         return Verdict(best.state, best.place, None, best)
@@ -321,7 +321,7 @@ class Explanation:
 
     ``state`` is the sha256 of the template at ``place``; None if there is none. ``outcome`` is ``seen``, ``lost``,
     ``absent`` (it was lost before), ``conflict`` (another data set of the same date counts), ``superseded`` (by the run
-    in ``by``), ``retracted`` (for the reason in ``by``), or the code of an :class:`~archec.archive.absence.Unknown`
+    in ``by``), ``retracted`` (for the reason in ``by``), or the code of an :class:`~archec.archive.absence.NotJudged`
     with its file or directory in ``by``.
     """
 

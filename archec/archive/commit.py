@@ -26,7 +26,7 @@ from archec.errors import StorageFull
 from archec.store.durable import hit, storage_errors
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import Layout
-from archec.store.writer import CommitResult, HardLink, Link, Placement, Writer
+from archec.store.writer import CommitResult, HardLink, Placement, Redirect, Writer
 
 
 class CommitItem(NamedTuple):
@@ -34,7 +34,7 @@ class CommitItem(NamedTuple):
 
     record: Record
     placement: Placement | None = None
-    links: tuple[Link, ...] = ()
+    links: tuple[Redirect, ...] = ()
     restated: tuple[HardLink, ...] = ()
     fresh: bool = False
 

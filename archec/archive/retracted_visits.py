@@ -44,7 +44,7 @@ class Withdrawn(NamedTuple):
     changed: int
 
 
-class _Seen(NamedTuple):
+class _SeenVisit(NamedTuple):
     """A visit, the state that it saw (None if it saw none), and whether it counts as failed."""
 
     visit: Visit
@@ -67,7 +67,7 @@ class _Facts:
     def __init__(self, changes: Iterable[tuple[ObiChange, bool]]) -> None:
         self.obi: Obi | None = None
         self.due = 0
-        self.seen: dict[int, _Seen] = {}
+        self.seen: dict[int, _SeenVisit] = {}
         self.losses: list[_Loss] = []
         self._noted: dict[int, tuple[str, Note]] = {}
         self.versions: dict[str, Version] = {}
@@ -83,7 +83,7 @@ class _Facts:
                 fails = before.visit.fails if before is not None and before.visit is not None else 0
                 visit, tist = change.visit, change.visit.tist
                 seen = self.obi.history.at(tist) if visit.checked == tist else None
-                self.seen[tist] = _Seen(visit, seen, visit.fails > fails)
+                self.seen[tist] = _SeenVisit(visit, seen, visit.fails > fails)
             for tist, state in change.put.items():
                 if state is not None:
                     self._noted[tist] = state, change.notes[tist]

@@ -31,7 +31,7 @@ from archec.store.journal_reader import JournalBatch, journals, read_batches
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, descriptor_of, open_store
 from archec.store.lock import RunLock
 from archec.store.reader import Directories, held_tists, locate
-from archec.store.writer import Link, Placement, Writer
+from archec.store.writer import Placement, Redirect, Writer
 from archec.tist import tist_path
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Repair:
             raise NotHeld(f"what it leads to must be repaired first: {error.message}") from error
         self._clear_way(entry)
         moved = self._quarantine(entry, finding)
-        link = Link(entry.tist, entry.id, there[0], entry.target)
+        link = Redirect(entry.tist, entry.id, there[0], entry.target)
         with Writer(self._layout, disk=self._disk) as writer:
             (outcome,) = writer.commit([], [link])
         if outcome.kind not in ("stored", "adopted"):

@@ -50,7 +50,7 @@ class Scope:
 
 
 @dataclass(slots=True)
-class Summary:
+class VerifySummary:
     """The result of a verification. ``whole``: everything named by the journals was checked. ``bad`` is the number of
     entries known to be bad now, ``oldest`` the tist of the oldest check that counts (0: none)."""
 
@@ -73,13 +73,15 @@ class Summary:
         return {"summary": "verify", "clean": self.clean, **value, **self.tally.as_value()}
 
 
-def verify(archive: Audited, scope: Scope, meter: Meter, report: Reporter, repair: Repair | None = None) -> Summary:
+def verify(
+    archive: Audited, scope: Scope, meter: Meter, report: Reporter, repair: Repair | None = None
+) -> VerifySummary:
     """Checks ``scope``, reports every finding when it is found, and records what was checked.
 
     With ``repair``, bad files are reported after their repair was tried. If an exception stops it, completed checks are
     recorded. Raises :class:`archec.errors.LockHeld` if something must be repaired while a run is active.
     """
-    summary = Summary()
+    summary = VerifySummary()
     began, report = time.monotonic(), summary.tally.counting(report)
     with (
         open_memory(memory_path(archive.config), report) as memory,
@@ -105,7 +107,7 @@ class _Verification:
     memory: Memory
     inspector: Inspector
     names: PartitionedDiff
-    summary: Summary
+    summary: VerifySummary
     reader: Journals
     now: int = 0
 

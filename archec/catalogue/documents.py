@@ -160,7 +160,7 @@ class FileState(NamedTuple):
     last: int = 0
 
 
-class Place(NamedTuple):
+class BytesPlace(NamedTuple):
     """The place where bytes are held: the first entry of an obi with these bytes, at ``tist``."""
 
     kind: Kind
@@ -240,7 +240,7 @@ PART_KEYS: Mapping[str, tuple[str, ...]] = {
 """The fields of the keys of parts."""
 
 
-class Written(NamedTuple):
+class WrittenObis(NamedTuple):
     """What a batch writes for the obis of one kind. ``gone`` has the keys of the parts to remove, by the names of
     :class:`Parts`."""
 
@@ -249,7 +249,9 @@ class Written(NamedTuple):
     gone: dict[str, list[Key]]
 
 
-def written(changes: Changes, kind: Kind, read_obis: Callable[[Kind, Collection[str]], Mapping[str, Obi]]) -> Written:
+def written(
+    changes: Changes, kind: Kind, read_obis: Callable[[Kind, Collection[str]], Mapping[str, Obi]]
+) -> WrittenObis:
     """Determines what a batch writes for the obis of one kind, in the order of ids, which is faster: their heads, and
     those parts that differ from the obis before it, which are read if the batch does not have them. Raises
     CatalogueRefused for an invalid checksum."""
@@ -270,7 +272,7 @@ def written(changes: Changes, kind: Kind, read_obis: Callable[[Kind, Collection[
         for key, part in were[name].items():
             if key in parts and parts[key] == part:
                 del parts[key]
-    return Written(heads, new, gone)
+    return WrittenObis(heads, new, gone)
 
 
 def _head_of(obi: Obi) -> Head:

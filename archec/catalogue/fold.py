@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from archec.catalogue.documents import text_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, Claim, DataSet, Kind, Obi, Position, Refused, Run, Visited
+from archec.catalogue.model import Changes, Claim, DataSet, Kind, Obi, Position, RefusedDocument, Run, Visited
 from archec.catalogue.records import (
     DataSetRead,
     HostNoted,
@@ -170,7 +170,7 @@ def _fold_data_sets(records: Sequence[Record], known: Catalogue) -> list[DataSet
 # -- writing the changes of a batch ---------------------------------------------------------------
 
 
-def write(catalogue: Catalogue, changes: Changes) -> list[Refused]:
+def write(catalogue: Catalogue, changes: Changes) -> list[RefusedDocument]:
     """Writes the changes of a batch durably. Documents that the database refuses are recorded in the catalogue, and
     returned.
 
@@ -183,9 +183,9 @@ def write(catalogue: Catalogue, changes: Changes) -> list[Refused]:
     return []
 
 
-def _write_in_parts(catalogue: Catalogue, changes: Changes) -> list[Refused]:
+def _write_in_parts(catalogue: Catalogue, changes: Changes) -> list[RefusedDocument]:
     before = catalogue.position()
-    refused: list[Refused] = []
+    refused: list[RefusedDocument] = []
 
     def put(items: Sequence[_Item]) -> None:
         try:
@@ -196,7 +196,7 @@ def _write_in_parts(catalogue: Catalogue, changes: Changes) -> list[Refused]:
                 what = f"{name} {_name(item)}"[:_LONGEST]
                 tobi = (item.id, item.claims[-1].state or "") if isinstance(item, Obi) and item.claims else ("", "")
                 position = changes.position
-                refused.append(Refused(what, position.run, position.batch, error.message[:_LONGEST], *tobi))
+                refused.append(RefusedDocument(what, position.run, position.batch, error.message[:_LONGEST], *tobi))
                 return
             half = len(items) // 2
             put(items[:half])

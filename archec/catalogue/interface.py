@@ -20,13 +20,13 @@ from typing import Literal, NamedTuple, TypeVar
 
 from archec.catalogue.documents import (
     START,
+    BytesPlace,
     DueFobi,
     FileState,
     Head,
     Key,
     Moment,
     ObiState,
-    Place,
     TextPlace,
     TobiFiles,
     is_text,
@@ -47,7 +47,7 @@ from archec.catalogue.model import (
     Note,
     Obi,
     Position,
-    Refused,
+    RefusedDocument,
     Run,
     Version,
     Visit,
@@ -160,9 +160,9 @@ class Catalogue(ABC):
     def keyed(self, key: str) -> bytes | None:
         """The bytes of a :class:`archec.catalogue.model.KeyedSet`; None if it is unknown."""
 
-    def refused(self) -> list[Refused]:
+    def refused(self) -> list[RefusedDocument]:
         """The documents that the database refused, ordered by run and batch (:mod:`archec.catalogue.fold`)."""
-        return [refused for _, refused in self._read("refused", Refused, (-1, -1, ""))]
+        return [refused for _, refused in self._read("refused", RefusedDocument, (-1, -1, ""))]
 
     def hosts(self) -> Iterator[HostState]:
         """Yields the hosts with failures or waiting times, ordered by name."""
@@ -233,7 +233,7 @@ class Catalogue(ABC):
         """Returns the states of the known fobis among ``urls``."""
 
     @abstractmethod
-    def holding(self, checksums: Collection[str]) -> dict[str, Place]:
+    def holding(self, checksums: Collection[str]) -> dict[str, BytesPlace]:
         """The first place, in the order (tist, id), of bytes with each of these sha256 or md5 (lower-case hex digits)
         that was ever held."""
 

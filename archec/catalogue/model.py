@@ -440,7 +440,7 @@ class Position(NamedTuple):
     until: int = 0
 
 
-class Refused(NamedTuple):
+class RefusedDocument(NamedTuple):
     """A document that the database refused: what it is, its journal batch, and the message of the database. All other
     documents of the batch were written. ``id`` and ``state`` are those of a tobi, by its newest claim."""
 
@@ -469,6 +469,6 @@ class Changes(Struct, frozen=True):
     manifests: Sequence[ManifestPart] = ()
     ingests: Sequence[Ingest] = ()
     hosts: Sequence[HostState] = ()
-    refused: Sequence[Refused] = ()
+    refused: Sequence[RefusedDocument] = ()
     held_back: Sequence[HeldBack] = ()
     before: Mapping[Kind, Mapping[str, Obi]] | None = None

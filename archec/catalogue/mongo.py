@@ -23,15 +23,15 @@ from archec.catalogue.documents import (
     KEYS,
     PART_KEYS,
     START,
+    BytesPlace,
     DueFobi,
     FileState,
     Head,
     Key,
     Moment,
     ObiState,
-    Place,
     TextPlace,
-    Written,
+    WrittenObis,
     built,
     documents_of,
     history_text,
@@ -53,7 +53,7 @@ from archec.catalogue.model import (
     Visit,
     Visited,
 )
-from archec.catalogue.mongo_server import ABSENT, Document, Pages, Shape, open_database, translated
+from archec.catalogue.mongo_server import ABSENT, Document, PagedReader, Shape, open_database, translated
 from archec.errors import CatalogueError
 from archec.history import History
 from archec.ids import ranges_of
@@ -125,7 +125,7 @@ class MongoCatalogue(Catalogue):
         self.read_only = read_only
         self._db, self._shown = open_database(url)
         try:
-            self._pages = Pages(self._db, self._shown, _SHAPES)
+            self._pages = PagedReader(self._db, self._shown, _SHAPES)
             with translated(self._shown):
                 self._check(create=create and not read_only)
         except BaseException:
@@ -149,7 +149,7 @@ class MongoCatalogue(Catalogue):
             self._bulk("hosts", [DeleteOne({"_id": _key("hosts", (one.host,))}) for one in changes.hosts if one.clear])
             self._db.state.replace_one({"_id": "position"}, changes.position._asdict(), upsert=True)
 
-    def _put(self, kind: Kind, changed: Written) -> None:
+    def _put(self, kind: Kind, changed: WrittenObis) -> None:
         """Writes obis of one kind and removes their obsolete parts. Heads are written last."""
         heads, parts, gone = changed
         removed = {name: [DeleteOne(_part_key(name, key)) for key in keys] for name, keys in gone.items()}
@@ -296,12 +296,12 @@ class MongoCatalogue(Catalogue):
 
     # -- versions ---------------------------------------------------------------------------------
 
-    def holding(self, checksums: Collection[str]) -> dict[str, Place]:
-        places: dict[str, Place] = {}
+    def holding(self, checksums: Collection[str]) -> dict[str, BytesPlace]:
+        places: dict[str, BytesPlace] = {}
         for checksum in checksums:
             where = {"sha256" if len(checksum) == 64 else "md5": checksum, "first": {"$gt": -1}}
             for found in self._pages.page("versions", where, ("first", "obi"), 1):
-                places[checksum] = Place(found["kind"], found["obi"], found["first"], found["size"])
+                places[checksum] = BytesPlace(found["kind"], found["obi"], found["first"], found["size"])
         return places
 
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:

@@ -184,7 +184,7 @@ def _brief(error: PyMongoError) -> str:
     return text if len(text) <= 300 else f"{text[:300]}..."
 
 
-class Pages:
+class PagedReader:
     """Reads the collections of a database. ``shapes`` are those of their documents, ``shown`` names the database in
     messages."""
 

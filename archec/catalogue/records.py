@@ -145,7 +145,7 @@ class Retraction(Struct, frozen=True, tag_field="type", tag="retract"):
     visits: bool = False
 
 
-class Link(Struct, frozen=True):
+class ChainLink(Struct, frozen=True):
     """A batch of the chain: its run, number and sha256."""
 
     run: int
@@ -158,8 +158,8 @@ class Fork(Struct, frozen=True, tag_field="type", tag="fork"):
     ``kept``, up to the batch ``lost`` that a catalogue or a seal knew, no longer exist."""
 
     run: int
-    kept: Link
-    lost: Link
+    kept: ChainLink
+    lost: ChainLink
     reason: str
 
     def as_value(self) -> dict[str, Any]:

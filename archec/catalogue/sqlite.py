@@ -27,15 +27,15 @@ from archec.catalogue.documents import (
     KEYS,
     PART_KEYS,
     START,
+    BytesPlace,
     DueFobi,
     FileState,
     Head,
     Key,
     Moment,
     ObiState,
-    Place,
     TextPlace,
-    Written,
+    WrittenObis,
     documents_of,
     history_of,
     history_text,
@@ -191,7 +191,7 @@ class SQLiteCatalogue(Database, Catalogue):
             db.executemany("DELETE FROM hosts WHERE host = ?", ((one.host,) for one in changes.hosts if one.clear))
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?, ?)", changes.position)
 
-    def _put(self, db: sqlite3.Connection, kind: Kind, changed: Written) -> None:
+    def _put(self, db: sqlite3.Connection, kind: Kind, changed: WrittenObis) -> None:
         heads, parts, gone = changed
         db.executemany(_HEAD.format(COLLECTION[kind]), map(_head_row, heads))
         entries = (
@@ -305,15 +305,15 @@ class SQLiteCatalogue(Database, Catalogue):
 
     # -- versions ---------------------------------------------------------------------------------
 
-    def holding(self, checksums: Collection[str]) -> dict[str, Place]:
-        places: dict[str, Place] = {}
+    def holding(self, checksums: Collection[str]) -> dict[str, BytesPlace]:
+        places: dict[str, BytesPlace] = {}
         for name, length in (("sha256", 64), ("md5", 32)):
             wanted = tuple(bytes.fromhex(one) for one in checksums if len(one) == length)
             first = f"FROM versions WHERE {name} = column1 AND first IS NOT NULL ORDER BY first, id LIMIT 1"
             rows = f"SELECT (SELECT rowid {first}) FROM (VALUES {','.join(['(?)'] * len(wanted))})"
             sql = f"SELECT {name}, kind, id, first, doc FROM versions WHERE rowid IN ({rows})"
             for digest, kind, obi, tist, doc in self.fetch(sql, wanted) if wanted else ():
-                places[digest.hex()] = Place(kind, obi, tist, read(Version, doc).size)
+                places[digest.hex()] = BytesPlace(kind, obi, tist, read(Version, doc).size)
         return places
 
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS, Kind
 from archec.cli.common import WHEN, opened, report_options, warn_if_unknown
 from archec.errors import UsageError
-from archec.export.units import Selection, selection
+from archec.export.units import UnitSelection, selection
 from archec.report import changes as incidences
 from archec.report.changes import ChangesQuery, Incident, text_diff
 from archec.terminal.output import LineWriter, note, show_all, shown
@@ -63,7 +63,7 @@ def changes(
         if obi is not None:
             _diff(of, obi, older, newer, as_json=as_json)
             return
-        warn_if_unknown(of.catalogue, Selection(query.archive))
+        warn_if_unknown(of.catalogue, UnitSelection(query.archive))
         if until is not None:
             end = _run(of.catalogue, until)
             query = query._replace(until_run=end) if end is not None else query._replace(until=parse_when(until))

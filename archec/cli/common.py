@@ -27,7 +27,7 @@ from archec.errors import (
     UsageError,
     user_name,
 )
-from archec.export.units import Selection, units
+from archec.export.units import UnitSelection, units
 from archec.store.durable import storage_errors
 from archec.terminal.output import note
 from archec.tist import parse_when
@@ -167,7 +167,7 @@ def find_cited(archive: Archive, asked: str) -> tuple[Obi, int | None]:
         return held.obi, held.tist
 
 
-def warn_if_unknown(catalogue: Catalogue, wanted: Selection) -> None:
+def warn_if_unknown(catalogue: Catalogue, wanted: UnitSelection) -> None:
     """Notes on stderr if the archive holds nothing of the selection, and never did."""
     if wanted.archive and next(units(catalogue, wanted), None) is None:
         note(f"the archive holds nothing of {':'.join(filter(None, wanted))}")

@@ -27,7 +27,7 @@ from archec.cli.common import (
 )
 from archec.config import load
 from archec.errors import Exit, UsageError
-from archec.export.units import Selection
+from archec.export.units import UnitSelection
 from archec.fileset import result as results
 from archec.fileset.candidates import candidates as find_candidates
 from archec.fileset.context import IngestOptions
@@ -388,7 +388,7 @@ def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
     """
     config = load(config_file)
     registry = Registry({one.name: one for one in config.fileset.platforms})
-    wanted = Selection(code.strip().lower().removeprefix("repec:"))
+    wanted = UnitSelection(code.strip().lower().removeprefix("repec:"))
     with opened(config) as archive:
         warn_if_unknown(archive.catalogue, wanted)
         found = find_candidates(archive, registry, wanted.archive)

@@ -23,7 +23,7 @@ from archec.cli.common import DATE, DURATION, FILE, PATH, SIZE, opened, report_o
 from archec.cli.runreport import INDENT, RUN_LINE, RunLine, gather_table, other_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest, gravest_of_items
-from archec.export.units import Selection
+from archec.export.units import UnitSelection
 from archec.gather.dataset import Chosen, OverallMeter, in_order, still_to_read
 from archec.gather.options import Options
 from archec.gather.run import dry_run as run_dry
@@ -171,7 +171,7 @@ def gather(
     if codes := sorted(code for code in options.accept - {"all"} if code.isalnum()):
         with opened(config_file) as archive:
             for archive_code in codes:
-                warn_if_unknown(archive.catalogue, Selection(archive_code))
+                warn_if_unknown(archive.catalogue, UnitSelection(archive_code))
     context.exit(int(code))
 
 

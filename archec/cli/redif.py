@@ -13,7 +13,7 @@ from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
 from archec.redif.files import template_names
 from archec.redif.lint import MOST_HANDLES, Lint
-from archec.redif.lintreport import Summary
+from archec.redif.lintreport import LintSummary
 from archec.redif.problems import Problem, shown
 from archec.redif.template import Template
 from archec.redif.template import as_json as template_value
@@ -49,7 +49,7 @@ def redif(
         raise UsageError(f"{report}: a report is HTML or Markdown", hint="use FILE.html or FILE.md")
     config = load_or_default(config_file)
     lint = Lint(max_file=config.max_template_file, counts=template_names(config.template_files))
-    summary = Summary()
+    summary = LintSummary()
     unread = 0
     for file in files:
         summary.file(_in_repec(config, file))

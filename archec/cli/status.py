@@ -10,7 +10,7 @@ import click
 from archec.catalogue.model import AT_ONCE
 from archec.cli.common import opened, report_options
 from archec.cli.runreport import deferred_files, host_outcomes
-from archec.monitor.status import ArchiveStatus, DiskSpace, Due, HeldBack
+from archec.monitor.status import ArchiveStatus, DiskSpace, Due, PendingLosses
 from archec.monitor.status import status as look
 from archec.terminal.output import show
 from archec.tist import iso
@@ -106,7 +106,7 @@ def _hosts(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         yield "", f"and {found.hosts_in_trouble - _MAX_ROWS:,} more: archec runs {found.hosts_run}"
 
 
-def _held_back(held_back: tuple[HeldBack, ...]) -> Iterator[tuple[str, str]]:
+def _held_back(held_back: tuple[PendingLosses, ...]) -> Iterator[tuple[str, str]]:
     losses = sum(item.losses for item in held_back)
     yield "held back", f"{counted(losses, 'loss', 'losses')} waiting for a decision" if losses else "nothing"
     for item in held_back[:_MAX_ROWS]:

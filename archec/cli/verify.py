@@ -14,7 +14,7 @@ from archec.audit.check import CheckSummary
 from archec.audit.findings import Finding
 from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair, write_descriptor
-from archec.audit.verify import Scope, Summary
+from archec.audit.verify import Scope, VerifySummary
 from archec.audit.verify import verify as verify_archive
 from archec.cli.common import DURATION, READABLE, SHARE, SIZE, leave, report_options
 from archec.config import Config, load
@@ -104,7 +104,7 @@ def print_finding(finding: Finding, *, as_json: bool) -> None:
     show(finding.as_value(), str(finding), as_json=as_json)
 
 
-def conclude(summary: Summary | CheckSummary, lines: Sequence[str], *, as_json: bool) -> None:
+def conclude(summary: VerifySummary | CheckSummary, lines: Sequence[str], *, as_json: bool) -> None:
     """Prints the result, as JSON or as ``lines``. Exits with 6 if something is wrong, with 1 if that could not be
     determined."""
     show(summary.as_value(), *lines, as_json=as_json)
@@ -114,7 +114,7 @@ def conclude(summary: Summary | CheckSummary, lines: Sequence[str], *, as_json: 
         leave(Exit.OPERATOR_ERROR)
 
 
-def _lines(summary: Summary) -> list[str]:
+def _lines(summary: VerifySummary) -> list[str]:
     tally = summary.tally
     head = (
         f"Checked {counted(summary.files, 'file')}, {human_size(summary.bytes)}, in "

@@ -18,18 +18,18 @@ from archec.config.model import (
     plain_path,
     setting_names,
 )
-from archec.config.types import Collection, Denial, FormatConfig, RuleConfig
+from archec.config.types import Denial, FormatConfig, OaiCollectionConfig, RuleConfig
 
 __all__ = [
     "DEFAULT_FILE",
     "AccessConfig",
-    "Collection",
     "CollectionConfig",
     "Config",
     "Denial",
     "FetchConfig",
     "FilesetConfig",
     "FormatConfig",
+    "OaiCollectionConfig",
     "OaiConfig",
     "ResourceConfig",
     "RuleConfig",

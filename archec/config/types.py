@@ -236,7 +236,7 @@ class Denial(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Collection(Struct, frozen=True, forbid_unknown_fields=True):
+class OaiCollectionConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A collection defined by the operator: everything in one of these archives (``aaa``), series (``aaa:ssssss``) or
     hosts (domains include their subdomains), or noted in one of these runs (software tists). Lower-case, like ids."""
 
@@ -323,7 +323,7 @@ Formats = Annotated[
     _must_be(f"a list of names, or of groups with {', '.join(FormatConfig.__struct_fields__)}", read=_formats),
 ]
 Collections = Annotated[
-    tuple[Collection, ...],
+    tuple[OaiCollectionConfig, ...],
     _must_be("groups: NAME: {title: ..., archives: [aaa], series: [aaa:ssssss], ...}", read=_collections),
 ]
 Platforms = Annotated[

@@ -12,7 +12,7 @@ from pathlib import Path
 from archec.archive.opening import Archive, scratch_folder
 from archec.export.checking import VaultFault, read_unit
 from archec.export.observations import collect_visits
-from archec.export.units import Selection, Unit, units
+from archec.export.units import Unit, UnitSelection, units
 from archec.export.vault import open_vault, sweep
 from archec.export.writing import MAX_BYTES, ExportPlan, NotExported, UnitResult, unit_exporter
 from archec.progress import Meter
@@ -40,7 +40,7 @@ class ExportRequest:
     """
 
     folder: Path
-    wanted: Selection = field(default_factory=Selection)
+    wanted: UnitSelection = field(default_factory=UnitSelection)
     since: int = 0
     dry: bool = False
     revisits: bool = True
@@ -141,7 +141,7 @@ class VaultCheck:
 
 
 def verify_vault(
-    archive: Archive, folder: Path, wanted: Selection, meter: Meter, report: OnNotExported
+    archive: Archive, folder: Path, wanted: UnitSelection, meter: Meter, report: OnNotExported
 ) -> VaultCheck:
     """Reads every record in the indexes of a vault, and calls ``report`` for every fault; writes nothing."""
     began, done = time.monotonic(), VaultCheck(str(folder))
@@ -162,7 +162,7 @@ def verify_vault(
     return done
 
 
-def _exported(archive: Archive, plan: ExportPlan, wanted: Selection) -> Generator[UnitResult, None, None]:
+def _exported(archive: Archive, plan: ExportPlan, wanted: UnitSelection) -> Generator[UnitResult, None, None]:
     """The results of exporting the units, as they come."""
     counts, workers = archive.catalogue.counts(), archive.config.processes
     small = workers == 1 or counts.tobis_held + counts.tobis_lost + counts.fobis_held < _SMALL

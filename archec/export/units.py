@@ -54,14 +54,14 @@ FILESETS = Unit("", "filesets")
 """The unit of all filesets."""
 
 
-class Selection(NamedTuple):
+class UnitSelection(NamedTuple):
     """The requested units: all, those of an archive, or one series."""
 
     archive: str = ""
     series: str = ""
 
 
-def selection(archive: str | None, series: str | None) -> Selection:
+def selection(archive: str | None, series: str | None) -> UnitSelection:
     """The selection of ``--archive`` and ``--series``. A series is ``sss`` with an archive, otherwise ``aaa:sss``.
 
     Both may begin with ``RePEc:``. Raises UsageError if they are not codes or do not match.
@@ -71,7 +71,7 @@ def selection(archive: str | None, series: str | None) -> Selection:
         if not _CODE.fullmatch(archive):
             raise UsageError(f"--archive {archive!r} is not the code of an archive", hint="write it like 'aaa'")
     if series is None:
-        return Selection(archive or "")
+        return UnitSelection(archive or "")
     whole, colon, code = _bare(series).partition(":")
     if not colon:
         whole, code = archive or "", whole
@@ -80,7 +80,7 @@ def selection(archive: str | None, series: str | None) -> Selection:
             f"--series {series!r} does not name a series" + (f" of {archive}" if archive else ""),
             hint="write --series aaa:ssssss, or --archive aaa --series ssssss",
         )
-    return Selection(whole, code)
+    return UnitSelection(whole, code)
 
 
 def unit_of(tobi: str) -> Unit:
@@ -88,7 +88,7 @@ def unit_of(tobi: str) -> Unit:
     return Unit(archive, series_of(tobi)) if archive else OTHER
 
 
-def units(catalogue: Catalogue, wanted: Selection) -> Iterator[Unit]:
+def units(catalogue: Catalogue, wanted: UnitSelection) -> Iterator[Unit]:
     """The units that are not empty, each once, in any order."""
     if wanted.series:
         unit = Unit(wanted.archive, wanted.series)

@@ -18,7 +18,7 @@ from archec.text.sniff import bare_type
 from archec.web.door import Response, Sender, TooLarge, WebError, content, located
 from archec.web.headers import raw_headers, wait_asked
 from archec.web.outcome import Outcome
-from archec.web.robots import Rules, parse, product_token
+from archec.web.robots import RobotsRules, parse, product_token
 
 _MOST_BYTES = 100_000_000
 """Size limit of a response in bytes; a manifest of 100,000 files has some 60 million."""
@@ -99,7 +99,7 @@ class Asker:
         self._helpers = helpers
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._hosts: dict[str, HostTimes] = {}
-        self._rules: dict[str, Rules | None] = {}
+        self._rules: dict[str, RobotsRules | None] = {}
         self._learning: dict[str, asyncio.Lock] = {}
         self.requests = 0
         """Requests sent, including those of redirects."""

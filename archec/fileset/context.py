@@ -16,14 +16,14 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader
 from archec.fileset.items import Items
-from archec.fileset.manifest import Selection
+from archec.fileset.manifest import FileSelection
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     PlatformAnswer,
 )
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.records import Body
+from archec.fileset.records import FobiBody
 
 
 class IngestOptions(Struct, frozen=True, omit_defaults=True):
@@ -40,9 +40,9 @@ class IngestOptions(Struct, frozen=True, omit_defaults=True):
     max_total: int | None = None
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> FileSelection:
         """The selection of files by ``include`` and ``exclude``."""
-        return Selection(self.include, self.exclude)
+        return FileSelection(self.include, self.exclude)
 
     def as_value(self) -> dict[str, Any]:
         """The options as a journal record stores them."""
@@ -65,12 +65,12 @@ class Work:
     registry: Registry
     options: IngestOptions
     items: Items | None = None
-    kept: Callable[[CommitItem, Body], None] = lambda item, body: None
+    kept: Callable[[CommitItem, FobiBody], None] = lambda item, body: None
     busy: dict[str, asyncio.Lock] = field(default_factory=dict)
     refused: set[tuple[str, str]] = field(default_factory=set)
 
 
-class Received(NamedTuple):
+class ReceivedAnswer(NamedTuple):
     """An answer, and its body without secrets, which may be in a temporary file."""
 
     answer: PlatformAnswer
@@ -78,7 +78,7 @@ class Received(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
+class RequestFindings:
     """What is known about a request so far. ``domain`` and ``platform_id`` are for data sets without an ``item``.
     ``withdrawn`` is the id of a fileset that is held, or was, if the platform has withdrawn the version that was
     requested."""
@@ -89,7 +89,7 @@ class Found:
     platform_id: str | None = None
     item: FilesetPlatformItem | None = None
     landing: PlatformAnswer | None = None
-    answers: list[Received] = field(default_factory=list)
+    answers: list[ReceivedAnswer] = field(default_factory=list)
     strategy: IngestStrategy | None = None
     preferred: IngestStrategy | None = None
     files: list[FilesetManifestFile] = field(default_factory=list)

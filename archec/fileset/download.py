@@ -23,7 +23,7 @@ from archec.config import FetchConfig
 from archec.fileset.asking import Asker
 from archec.fileset.checksums import digest_of, mismatch, other_checksum
 from archec.fileset.platforms.base import FilesetPlatformHelper
-from archec.fileset.records import Body
+from archec.fileset.records import FobiBody
 from archec.fileset.redaction import public_text, public_url
 from archec.fileset.status import PlatformHttpError, Status
 from archec.progress import Meter
@@ -118,7 +118,7 @@ class Downloader:
 
     async def fetch(
         self, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None, room: Room
-    ) -> Body | NotFetched:
+    ) -> FobiBody | NotFetched:
         """Downloads a file from ``url``, to be kept as the fobi ``obi``, and verifies it. Stops at the limit of
         ``room`` and at the size in the manifest.
 
@@ -153,7 +153,7 @@ class _Transfer:
         self._is_kept = False
         self._head = b""
 
-    async def run(self) -> Body | NotFetched:
+    async def run(self) -> FobiBody | NotFetched:
         left = self._of.ledger.left(self._obi)
         if left is not None:
             whole = await self._take_up(left)
@@ -180,7 +180,7 @@ class _Transfer:
                     status = error.status if error.status is Status.BLOCKED_ADDRESS else Status.ERROR_PLATFORM_DOWNLOAD
                     return NotFetched(status, error.message)
 
-    async def _take_up(self, left: Download) -> Body | NotFetched | None:
+    async def _take_up(self, left: Download) -> FobiBody | NotFetched | None:
         """Takes over the partial download of an earlier process. Returns its outcome if it is complete; else the next
         attempt continues it, or starts again if it has no validator."""
         temp = self._of.writer.take_up(left.temp)
@@ -198,7 +198,7 @@ class _Transfer:
             self._restart()
         return None
 
-    async def _attempt(self) -> Body | NotFetched | None:
+    async def _attempt(self) -> FobiBody | NotFetched | None:
         """Sends one request. Returns the outcome, or None if another request is needed. Raises PlatformHttpError."""
         headers: dict[str, str] = {}
         size = self._size
@@ -297,7 +297,7 @@ class _Transfer:
                 self._head = data[:_HEAD]
             self._temp.write(data)
 
-    async def _judge(self, temp: Temp) -> Body | NotFetched:
+    async def _judge(self, temp: Temp) -> FobiBody | NotFetched:
         """Verifies a complete body and returns the outcome."""
         file = self._file
         if self._is_over:
@@ -324,7 +324,7 @@ class _Transfer:
         self._note(digests.sha256)
         answer = self._answer
         terminal = "" if answer.terminal_url == public_url(self._url) else answer.terminal_url
-        return Body(digests, kind, answer.status, answer.headers, terminal, temp.path)
+        return FobiBody(digests, kind, answer.status, answer.headers, terminal, temp.path)
 
     def _read_head(self, temp: Temp) -> None:
         """Reads the first bytes of a file that an earlier process received, or that was decompressed."""

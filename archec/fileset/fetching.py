@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from archec.archive.commit import CommitItem
-from archec.catalogue.documents import Place
+from archec.catalogue.documents import BytesPlace
 from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.config import FilesetConfig
 from archec.digest import Digests
@@ -23,7 +23,7 @@ from archec.fileset.context import Work
 from archec.fileset.download import UNPACKED, NotFetched, Room
 from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
-from archec.fileset.records import Body, file_item, replaced_item
+from archec.fileset.records import FobiBody, file_item, replaced_item
 from archec.fileset.redaction import public_text
 from archec.fileset.status import Status
 from archec.ids import normalise_url
@@ -155,7 +155,7 @@ async def _fetch_one(
     return _whole_file(file, body, tist, Status.SUCCESS)
 
 
-def received_item(work: Work, known: Obi | None, obi: str, body: Body) -> tuple[CommitItem, int]:
+def received_item(work: Work, known: Obi | None, obi: str, body: FobiBody) -> tuple[CommitItem, int]:
     """Returns the record for received bytes, and the tist of their state. It has no placement if they are held already
     and the held copy is not damaged: the received ones are not needed then."""
     item, tist = file_item(known, obi, body, work.run)
@@ -178,7 +178,9 @@ def _read_held(work: Work, place: tuple[int, str]) -> tuple[Digests, bytes] | No
         return None
 
 
-def _place(work: Work, file: FilesetManifestFile, known: Obi | None, found: Place | None) -> tuple[int, str] | None:
+def _place(
+    work: Work, file: FilesetManifestFile, known: Obi | None, found: BytesPlace | None
+) -> tuple[int, str] | None:
     """Finds bytes with the checksum of a file: those of its own fobi, or those ``found`` by it. Returns their tist and
     id, or None if none are held. The catalogue cannot search by SHA-1."""
     checksum = file.sha256 or file.md5
@@ -195,7 +197,7 @@ def _place(work: Work, file: FilesetManifestFile, known: Obi | None, found: Plac
     return (other.bytes_at(found.tist), found.id) if other is not None else None
 
 
-def _held(work: Work, wanted: _Wanted, place: tuple[int, str]) -> Body | None:
+def _held(work: Work, wanted: _Wanted, place: tuple[int, str]) -> FobiBody | None:
     """Reads the bytes held at ``place`` again. Returns None unless they can be read and match the manifest."""
     there = _read_held(work, place)
     if there is None:
@@ -206,10 +208,10 @@ def _held(work: Work, wanted: _Wanted, place: tuple[int, str]) -> Body | None:
     known = wanted.known
     terminal = known.visit.target if known is not None and known.visit is not None and place[1] == known.id else ""
     kind = sniff(head, wanted.file.mimetype or "")
-    return Body(digests, kind, terminal=terminal, place=place)
+    return FobiBody(digests, kind, terminal=terminal, place=place)
 
 
-def _whole_file(file: FilesetManifestFile, body: Body, tist: int, status: Status) -> FilesetManifestFile:
+def _whole_file(file: FilesetManifestFile, body: FobiBody, tist: int, status: Status) -> FilesetManifestFile:
     """A file's row, completed with checksums, size and media type. Platform values that differ go to ``extra``."""
     extra, sums = file.extra or {}, body.digests
     if file.md5 is not None and file.md5 != sums.md5:

@@ -28,7 +28,7 @@ _NAMES = {dict: "an object", list: "a list", str: "text", bool: "true or false",
 _MISSING: Any = object()
 
 
-class Field:
+class JsonValue:
     """A value in a JSON document, and its path (``files[3].size``). Its methods raise PlatformError if the value is not
     of the type that they return. A large value may be given undecoded, as ``Raw``."""
 
@@ -44,15 +44,15 @@ class Field:
             else:
                 self._encoded = value
 
-    def __getitem__(self, name: str) -> Field:
+    def __getitem__(self, name: str) -> JsonValue:
         """The field of an object; a missing one is null. Raises PlatformError if the value is neither an object nor
         null."""
         path = f"{self.path}.{name}" if self.path else name
         if self.is_null:
-            return Field(_MISSING, path)
+            return JsonValue(_MISSING, path)
         if not isinstance(self._value, dict):
             raise self.error("an object")
-        return Field(self._value.get(name, _MISSING), path)
+        return JsonValue(self._value.get(name, _MISSING), path)
 
     def __contains__(self, name: str) -> bool:
         return isinstance(self._value, dict) and name in self._value
@@ -133,16 +133,16 @@ class Field:
             raise self.error("true or false")
         return self._value
 
-    def items(self) -> Iterator[Field]:
+    def items(self) -> Iterator[JsonValue]:
         """Yields the items of a list; none if it is null or missing."""
         if self.is_null:
             return
         if not isinstance(self._value, list):
             raise self.error("a list")
         for number, item in enumerate(self._value):
-            yield Field(item, f"{self.path}[{number}]")
+            yield JsonValue(item, f"{self.path}[{number}]")
 
-    def members(self) -> Iterator[tuple[str, Field]]:
+    def members(self) -> Iterator[tuple[str, JsonValue]]:
         """Yields the names and fields of an object; none if it is null or missing."""
         if self.is_null:
             return
@@ -151,7 +151,7 @@ class Field:
         for name in self._value:
             yield clean(name), self[name]
 
-    def one_or_more(self) -> Iterator[Field]:
+    def one_or_more(self) -> Iterator[JsonValue]:
         """Yields the items of a list, or the value itself if it is neither a list nor null."""
         if self.is_list:
             yield from self.items()
@@ -175,12 +175,12 @@ class Field:
         return PlatformError(f"{self.shown}: must be {wanted}, is {found}{clean(more)}")
 
 
-def parse(body: bytes, name: str = "", objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Field:
+def parse(body: bytes, name: str = "", objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> JsonValue:
     """Parses JSON. ``name`` is the path of its root in messages, ``objects`` builds an object from its members. Raises
     PlatformError if it is invalid or too large."""
     if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise PlatformError(f"{name or 'the answer'}: has more than {_MOST_VALUES} values")
-    return Field(Raw(body) if objects is None else _decoded(body, name or "the answer", objects), name)
+    return JsonValue(Raw(body) if objects is None else _decoded(body, name or "the answer", objects), name)
 
 
 def _items(encoded: Raw) -> Any:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from archec.errors import BadName
 from archec.fileset.asking import PAGE_TYPES
 from archec.fileset.checksums import Checksums
-from archec.fileset.context import Found, Received, Work
+from archec.fileset.context import ReceivedAnswer, RequestFindings, Work
 from archec.fileset.fields import clean
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.base import (
@@ -49,7 +49,7 @@ _IN_MEMORY = 1 << 20
 """Bytes of an answer that are kept in memory, not in a temporary file."""
 
 
-async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
+async def find_item(work: Work, request: IngestRequest, found: RequestFindings) -> None:
     """Finds the platform and the data set of a request, and stores them in ``found``. Raises a FilesetProblem if there
     is no data set."""
     identifier = identifier_of(request.base_url, work.archive.config.fileset.resolver)
@@ -85,7 +85,7 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
         raise NoPlatformMatch(f"{problem.message}; {_tried(work)}") from problem
 
 
-async def _ask(work: Work, questions: Any, found: Found, helper: FilesetPlatformHelper | None) -> Any:
+async def _ask(work: Work, questions: Any, found: RequestFindings, helper: FilesetPlatformHelper | None) -> Any:
     """Sends the questions of a generator and returns its result. The answers are collected in ``found``, without
     secrets. These are removed before the generator builds rows from an answer, which saves memory for large ones.
     """
@@ -100,13 +100,13 @@ async def _ask(work: Work, questions: Any, found: Found, helper: FilesetPlatform
                 with storage_errors(folder):
                     body = SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed with ``found``
                     body.write(public_body(answer.body))
-                found.answers.append(Received(replace(answer, body=b""), body))
+                found.answers.append(ReceivedAnswer(replace(answer, body=b""), body))
             question = questions.send(answer)
     except StopIteration as done:
         return done.value
 
 
-async def landing_page(work: Work, found: Found) -> PlatformAnswer | None:
+async def landing_page(work: Work, found: RequestFindings) -> PlatformAnswer | None:
     """Requests the landing page, which may be the tombstone of a data set. Returns None if that fails."""
     with suppress(FilesetProblem):
         page = await _landing(work, found.url)
@@ -142,7 +142,7 @@ def _tried(work: Work) -> str:
     return "tried " + ", ".join(helper.name for helper in work.registry.helpers if helper.config.enabled)
 
 
-def _direct(work: Work, found: Found, url: str, *, asked_for: bool) -> FilesetPlatformItem:
+def _direct(work: Work, found: RequestFindings, url: str, *, asked_for: bool) -> FilesetPlatformItem:
     """The item for a URL that is itself a data file; ``url`` is where its redirects end. Raises NoPlatformMatch unless
     ``asked_for``."""
     if not asked_for:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
-from archec.fileset.context import Found, IngestOptions, Work
+from archec.fileset.context import IngestOptions, RequestFindings, Work
 from archec.fileset.download import Downloader
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.lookup import held_version, named_by_platform, read_heading
@@ -36,7 +36,7 @@ from archec.units import counted
 async def ingest(work: Work, request: IngestRequest) -> IngestResult:
     """Ingests one request. Problems with the request are reported in the result; only errors of the disk and the
     catalogue are raised."""
-    found = Found()
+    found = RequestFindings()
     try:
         return await _ingest(work, request, found)
     finally:
@@ -44,7 +44,7 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
             one.body.close()
 
 
-async def _ingest(work: Work, request: IngestRequest, found: Found) -> IngestResult:
+async def _ingest(work: Work, request: IngestRequest, found: RequestFindings) -> IngestResult:
     due, has_page = 0, True
     if request.options:
         work = dataclasses.replace(work, options=msgspec.convert(request.options, IngestOptions))
@@ -70,14 +70,14 @@ def _with_url(message: str, url: str) -> str:
     return message if url in message or message.startswith(("http://", "https://")) else f"{url[:300]}: {message}"
 
 
-def _selected(work: Work, found: Found) -> str:
+def _selected(work: Work, found: RequestFindings) -> str:
     """A message with the number of selected files; empty if all were."""
     count = len(found.item.manifest or ()) if found.item is not None else 0
     is_part = bool(work.options.include or work.options.exclude) and found.bundle is None and len(found.files) < count
     return f"{len(found.files)} of {counted(count, 'file')} selected" if is_part else ""
 
 
-async def _process(work: Work, found: Found) -> tuple[Status, str]:
+async def _process(work: Work, found: RequestFindings) -> tuple[Status, str]:
     """Keeps the files. Returns the status and message of the result. Raises a FilesetProblem if there are no files."""
     item = found.item
     if item is None:
@@ -126,7 +126,9 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
         return Status(done.status), done.message
 
 
-def _keep_state(work: Work, downloader: Downloader, found: Found, item: FilesetPlatformItem, fileset: str) -> None:
+def _keep_state(
+    work: Work, downloader: Downloader, found: RequestFindings, item: FilesetPlatformItem, fileset: str
+) -> None:
     known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
     files = _settled(work, known, found.files)
     is_part = bool(work.options.include or work.options.exclude) and found.bundle is None
@@ -180,7 +182,7 @@ def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> b
     return bool(heading.order) and heading.order > item.order
 
 
-def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> str:
+def _note_gone(work: Work, found: RequestFindings, problem: FilesetProblem) -> str:
     """Notes the loss of a data set whose present version was withdrawn. Returns the id of the fileset that a withdrawn
     version is of; empty if nothing was withdrawn, or nothing of it was ever held."""
     if not isinstance(problem, PlatformGone) or work.options.dry_run:

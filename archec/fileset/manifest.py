@@ -120,7 +120,7 @@ def set_safe_paths(files: list[FilesetManifestFile]) -> None:
         files[number] = _with(files[number], safe_path=safe.path, **problem)
 
 
-class Selection(NamedTuple):
+class FileSelection(NamedTuple):
     """Selects the files whose path matches one of ``include`` (any path if it is empty) and none of ``exclude``."""
 
     include: Sequence[str] = ()

@@ -11,7 +11,7 @@ from typing import Any
 from lxml import etree, html
 
 from archec.fileset import fields
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.status import PlatformError
 from archec.text.sniff import bare_type
 
@@ -51,7 +51,7 @@ class Page:
         found = self._tree.find(".//title") if self._tree is not None else None
         return fields.clean(" ".join(found.text_content().split())[:1000]) if found is not None else ""
 
-    def json_ld(self) -> Iterator[Field]:
+    def json_ld(self) -> Iterator[JsonValue]:
         """Yields the JSON-LD objects of the page, including those in lists and graphs. Invalid scripts are ignored."""
         elements = self._tree.iter("script") if self._tree is not None else ()
         scripts = (script for script in elements if bare_type(script.get("type", "")) == "application/ld+json")
@@ -67,7 +67,7 @@ class Page:
                 yield {name: fields.clean(value) for name, value in found.items()}
 
 
-def objects_of(document: bytes, name: str = "") -> Iterator[Field]:
+def objects_of(document: bytes, name: str = "") -> Iterator[JsonValue]:
     """Yields the objects of a JSON-LD document, including those in lists and graphs, and what a page is about. Terms of
     schema.org have no prefix. ``name`` is the path of the document in messages. Raises PlatformError."""
     for one in fields.parse(document, name, _without_prefixes).one_or_more():

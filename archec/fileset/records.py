@@ -24,7 +24,7 @@ NEVER = MAX_TIST + 1
 """The due date of a file of a fileset, later than any visit: such files are visited by an ingest only."""
 
 
-class Body(NamedTuple):
+class FobiBody(NamedTuple):
     """The bytes of a fobi: in a temporary file, or held already at ``place`` (tist and id).
 
     ``digests`` have a SHA-1. ``terminal`` is the URL after all redirects; empty if there were none.
@@ -39,7 +39,7 @@ class Body(NamedTuple):
     place: tuple[int, str] | None = None
 
 
-def file_item(known: Obi | None, obi: str, body: Body, run: int) -> tuple[CommitItem, int]:
+def file_item(known: Obi | None, obi: str, body: FobiBody, run: int) -> tuple[CommitItem, int]:
     """Returns the record for a file, a response or a page, and the tist of the state with its bytes."""
     fobi = known or Obi(obi, "fobi")
     state, digests = fobi.history.at(run), body.digests
@@ -60,7 +60,7 @@ def file_item(known: Obi | None, obi: str, body: Body, run: int) -> tuple[Commit
     return CommitItem(record, Placement(body.temp, run, obi, sha256)), run
 
 
-def replaced_item(known: Obi, tist: int, body: Body, run: int) -> CommitItem:
+def replaced_item(known: Obi, tist: int, body: FobiBody, run: int) -> CommitItem:
     """Returns the record for a file whose state at ``tist`` is held with damaged bytes: the same state, whose bytes are
     stored again, under the tist of the run."""
     note = replace(known.notes[tist], at=run, target="")

@@ -32,7 +32,7 @@ from archec.fileset.ingest import ingest
 from archec.fileset.items import Items, keys_of
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.records import Body
+from archec.fileset.records import FobiBody
 from archec.fileset.redaction import public_text
 from archec.fileset.result import IngestResult
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
@@ -63,7 +63,7 @@ Emit = Callable[[IngestResult, IngestResult | None], None]
 """Called with each result, and with that of its data file if there is one."""
 
 
-class Source:
+class RequestLines:
     """Lines that are read as they are needed, in a thread that no run waits for: a pipe may be silent for long."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
@@ -127,7 +127,7 @@ def run_ingest(
     counter = Counter(meter, BudgetUse(budget))
     counter.use.begin()
     meter.phase("bytes", None)
-    source = Source(lines)
+    source = RequestLines(lines)
     given = _Given(source, options, emit, counter, max(1, jobs), budget.seconds)
     try:
         if options.dry_run:
@@ -145,7 +145,7 @@ def run_ingest(
 class _Given(NamedTuple):
     """What a run was called with. ``seconds`` is the time that it may take; 0 means no limit."""
 
-    lines: Source
+    lines: RequestLines
     options: IngestOptions
     emit: Emit
     counter: Counter
@@ -168,7 +168,7 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         committer.commit()
         threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="fileset"))
 
-        def kept(item: CommitItem, body: Body) -> None:
+        def kept(item: CommitItem, body: FobiBody) -> None:
             if item.placement is not None:
                 report.stored_bytes += body.digests.size
             if isinstance(item.record, ObiChange):

@@ -14,7 +14,7 @@ from archec.catalogue.model import FilesetManifestFile, Ingest
 from archec.catalogue.records import IngestDone
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
-from archec.fileset.context import Found, Work
+from archec.fileset.context import RequestFindings, Work
 from archec.fileset.fetching import received_item
 from archec.fileset.finding import identifier_of
 from archec.fileset.lookup import capture_of
@@ -22,7 +22,7 @@ from archec.fileset.manifest import is_whole
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.pages import Page
 from archec.fileset.platforms.base import PlatformAnswer
-from archec.fileset.records import Body, manifest_of, unkept_items
+from archec.fileset.records import FobiBody, manifest_of, unkept_items
 from archec.fileset.redaction import public_body, public_text, public_url
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import FilesetProblem, Status
@@ -51,7 +51,7 @@ def _keep_answer(work: Work, answer: PlatformAnswer, stream: IO[bytes]) -> str:
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
     headers = tuple((name, public_text(value)[:1024]) for name, value in answer.headers.items() if name in _KEPT)
     kind = sniff(head, answer.headers.get("content-type", ""))
-    body = Body(temp.digests, kind, answer.status, headers, "", temp.path)
+    body = FobiBody(temp.digests, kind, answer.status, headers, "", temp.path)
     item, _ = received_item(work, known, obi, body)
     if item.placement is None:
         work.commits.discard(temp.path)
@@ -65,7 +65,7 @@ _KEPT = frozenset({"content-type", "content-length", "date", "etag", "last-modif
 
 
 def finish(
-    work: Work, request: IngestRequest, found: Found, status: Status, message: str, due: int
+    work: Work, request: IngestRequest, found: RequestFindings, status: Status, message: str, due: int
 ) -> IngestResult:
     """Stores the responses and the record of an ingest, and returns its result. A dry run stores nothing."""
     item, done, is_existing = found.item, found.done, found.is_existing
@@ -166,7 +166,7 @@ def _dois(item: FilesetPlatformItem | None, before: Ingest | None, fileset: str)
     return tuple(sorted(known.items()))
 
 
-def _note_files(work: Work, found: Found, fileset: str) -> str:
+def _note_files(work: Work, found: RequestFindings, fileset: str) -> str:
     """Notes the files and statuses of a data set of which no file is held. Returns the sha256 of the manifest; empty if
     there is none, or in a dry run."""
     if work.options.dry_run or found.item is None or not found.files:

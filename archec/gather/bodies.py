@@ -24,7 +24,7 @@ from archec.gather.visits import Effect, VisitResult
 from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.store.reader import digest
-from archec.store.writer import HardLink, Link, Placement
+from archec.store.writer import HardLink, Placement, Redirect
 from archec.text.sniff import HTML, decoded_head, sniff
 from archec.web.task import Hop, Hops
 from archec.workers.pipe import Inbox, Nonsense, encode, frame
@@ -113,7 +113,7 @@ class Bodies:
         if not effect.keep:
             return CommitItem(record)
         if seen.target and seen.place is not None:
-            return CommitItem(record, links=(Link(self._run, record.id, *seen.place),))
+            return CommitItem(record, links=(Redirect(self._run, record.id, *seen.place),))
         if hop.temp:
             return CommitItem(record, Placement(hop.temp, self._run, record.id, hop.sha256))
         return CommitItem(record, restated=(HardLink(self._run, record.id, self._run, record.id),))
@@ -122,7 +122,7 @@ class Bodies:
         return os.path.join(self._layout.root, relative)
 
 
-class Received:
+class ReceivedHops:
     """The hops of a run, for appending. The file is removed at the end of the block, when everything is committed."""
 
     def __init__(self, work: Path, run: int) -> None:
@@ -130,7 +130,7 @@ class Received:
         with storage_errors(self._path):
             self._file = self._path.open("ab", buffering=0)
 
-    def __enter__(self) -> Received:
+    def __enter__(self) -> ReceivedHops:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,7 +17,7 @@ from archec.archive.report import NOT_ASKED
 from archec.catalogue.model import HostState, Obi, Version
 from archec.catalogue.records import HostNoted
 from archec.errors import ArchecError
-from archec.gather.bodies import Bodies, Received, declared
+from archec.gather.bodies import Bodies, ReceivedHops, declared
 from archec.gather.host_waits import HostTable, is_silent
 from archec.gather.options import Environment
 from archec.gather.plan import Feeder, task_for, unnamed_files
@@ -75,7 +75,7 @@ class FilePhase:
     """
 
     def __init__(
-        self, of: Environment, hosts: HostTable, received: Received, on_gone: Callable[[str], None]
+        self, of: Environment, hosts: HostTable, received: ReceivedHops, on_gone: Callable[[str], None]
     ) -> None:
         archive, report = of.archive, of.report
         self._config, self._catalogue = archive.config, archive.catalogue

@@ -22,7 +22,7 @@ from archec.archive.report import Report
 from archec.archive.runs import newest_first
 from archec.catalogue.records import ObiChange
 from archec.config import Config
-from archec.gather.merging import Held
+from archec.gather.merging import HeldCounts
 from archec.gather.options import options_of
 from archec.gather.spool import Loss
 from archec.ids import host_of
@@ -46,7 +46,7 @@ def is_held_back(config: Config, losses: int, held: int) -> bool:
 
 
 def groups_to_hold_back(
-    config: Config, losses: Iterable[Loss], held: Held, accepted: Collection[str]
+    config: Config, losses: Iterable[Loss], held: HeldCounts, accepted: Collection[str]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """The archives and the archives' directories whose losses are held back. ``accepted`` names those whose losses are
     accepted, or ``all``."""

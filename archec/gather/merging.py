@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from archec.archive.absence import Unknown, directory_of, hides, shows
+from archec.archive.absence import NotJudged, directory_of, hides, shows
 from archec.catalogue.documents import ObiState
 from archec.catalogue.documents import history_of as history_in
 from archec.catalogue.model import Coverage
-from archec.gather.spool import Found, SeenRow
+from archec.gather.spool import SeenRow, Winner
 from archec.history import History
 from archec.ids import archive_of
 
@@ -28,7 +28,7 @@ class Case(NamedTuple):
     known: bool
 
 
-class Held(NamedTuple):
+class HeldCounts(NamedTuple):
     """The number of tobis held as of a data set's date, by the archive of their handle, and by the archive's directory
     of their place. The merge leaves out of ``directories`` those whose place on that date the scan does not know."""
 
@@ -48,10 +48,10 @@ class Merge:
         self.distinct = 0
         self.duplicates = 0
         self.same = 0
-        self.held = Held(Counter(), Counter())
+        self.held = HeldCounts(Counter(), Counter())
         self.unknown: Counter[tuple[str, str]] = Counter()
 
-    def cases(self, found: Iterable[Found], known: Iterable[ObiState]) -> Iterator[Case]:
+    def cases(self, found: Iterable[Winner], known: Iterable[ObiState]) -> Iterator[Case]:
         """Every tobi that the data set may change, by id."""
         states = iter(known)
         state = next(states, None)
@@ -92,7 +92,7 @@ class Merge:
                 return
         yield Case(state.id, None, known=True)
 
-    def not_judged(self, handle: str, place: str, why: Unknown) -> None:
+    def not_judged(self, handle: str, place: str, why: NotJudged) -> None:
         """Counts a tobi that is held and that the data set does not judge."""
         self.unknown[archive_of(handle) or directory_of(place), why.word] += 1
 

@@ -33,7 +33,7 @@ _SHORTEST = 8
 """Minimum number of digits of a sha256 that select a data set."""
 
 
-class Decision(NamedTuple):
+class DecisionRun(NamedTuple):
     """A decision in progress: the report of its run, and the committer."""
 
     report: Report
@@ -48,13 +48,13 @@ class Decision(NamedTuple):
 
 
 @contextmanager
-def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterator[Decision]:
+def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterator[DecisionRun]:
     """A run of this kind on a locked archive, from the first line of its journal, with ``options``, to the last."""
     run = next_run(archive)
     report = Report(run, 0, "none", "")
     with committing(archive, run) as committer:
         committer.add(CommitItem(RunStart(run, kind=kind, options=dict(options), software=__version__)))
-        yield Decision(report, committer)
+        yield DecisionRun(report, committer)
         report.state = "done"
         end_run(archive.catalogue, committer, report)
 
@@ -139,7 +139,7 @@ def _chosen(catalogue: Catalogue, run: int, kind: Kind, wanted: Collection[str])
     }  # fmt: skip
 
 
-def _accept_files(archive: Archive, run: int, accepted: Collection[str], decision: Decision) -> list[str]:
+def _accept_files(archive: Archive, run: int, accepted: Collection[str], decision: DecisionRun) -> list[str]:
     """Accepts losses of files; returns those whose last visit found them. They are no longer held back either."""
     catalogue = archive.catalogue
     left = [

@@ -12,7 +12,7 @@ from archec.archive.absence import directory_of
 from archec.catalogue.model import Coverage
 from archec.digest import sha256_hex
 from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool, line_of
-from archec.redif.files import Blob, Known, Other, Source, Unread
+from archec.redif.files import Blob, DataSetSource, Known, Other, Unread
 from archec.redif.precedence import below_root, standing
 from archec.redif.problems import CHANGED, Problem
 from archec.redif.scan import scan
@@ -47,7 +47,7 @@ class Reading(NamedTuple):
     coverage: Coverage
 
 
-def read_data_set(source: Source, of: Environment, memory: DirectoryMemory | None, *, workers: int) -> Reading:
+def read_data_set(source: DataSetSource, of: Environment, memory: DirectoryMemory | None, *, workers: int) -> Reading:
     """Reads the whole source into the spool, and counts it in the report. Problems are never fatal. ``memory`` has the
     contents of files that are not read again."""
     spool, report = of.spool, of.report

@@ -22,7 +22,7 @@ from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, UsageError, gravest
-from archec.gather.bodies import Received, received
+from archec.gather.bodies import ReceivedHops, received
 from archec.gather.clock import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
@@ -35,7 +35,7 @@ from archec.gather.plan import make_plan
 from archec.gather.spool import Spool
 from archec.gather.template_phase import TemplatePhase
 from archec.progress import SILENT, Meter
-from archec.redif.files import Source
+from archec.redif.files import DataSetSource
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
 from archec.store.journal_reader import journals, read_batches
@@ -191,7 +191,7 @@ def _environment(
         yield Environment(archive, committer, spool, report, meter, options, at), committer
 
 
-def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> Source:
+def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> DataSetSource:
     return open_source(
         chosen.path,
         max_file=config.max_template_file,
@@ -371,7 +371,7 @@ def take_up(of: Environment, hops: Iterable[Hop]) -> None:
 def _file_phase(of: Environment, on_gone: Callable[[str], None]) -> Iterator[tuple[FilePhase, HostTable]]:
     archive, run = of.archive, of.report.run
     hosts = HostTable(archive.config.fetch, archive.catalogue.hosts(), run, time.time())
-    with Received(archive.work, run) as received:
+    with ReceivedHops(archive.work, run) as received:
         yield FilePhase(of, hosts, received, on_gone), hosts
 
 

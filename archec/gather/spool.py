@@ -90,7 +90,7 @@ class Unreadable(NamedTuple):
     digest: str
 
 
-class Found(NamedTuple):
+class Winner(NamedTuple):
     """The winning template of an id, and the number of others that have the id."""
 
     row: SeenRow
@@ -180,7 +180,7 @@ class Spool:
                 if member not in superseded:
                     yield Unreadable(place, bool(found), digest)
 
-    def found(self, superseded: frozenset[int], listing: BinaryIO | None = None) -> Iterator[Found]:
+    def found(self, superseded: frozenset[int], listing: BinaryIO | None = None) -> Iterator[Winner]:
         """The winner of each id, by id (:func:`archec.redif.precedence.rank`). Writes the places of handles that occur
         more than once to ``listing``, the winner first."""
         rows = (row for row in map(row_of, self._seen) if row.member not in superseded)
@@ -195,7 +195,7 @@ class Spool:
             if places and listing is not None:
                 text = "\t".join([winner.id, str(others + 1), f"{winner.place}:{winner.line}", *places])
                 listing.write(f"{text}\n".encode("utf-8", "surrogateescape"))
-            yield Found(winner, others)
+            yield Winner(winner, others)
 
     def add_losses(self, losses: Iterable[Loss]) -> None:
         """Adds tobis that are lost according to the data set; sorted by id over all calls."""

@@ -25,13 +25,13 @@ from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
 from archec.gather.dataset import Chosen, newest_member, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.holding_back import group_of, groups_to_hold_back
-from archec.gather.merging import Case, Held, Merge
+from archec.gather.merging import Case, HeldCounts, Merge
 from archec.gather.options import Environment
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.spool import Loss, SeenRow
-from archec.gather.writing import Job, Written, writing
+from archec.gather.writing import Job, WrittenTemplate, writing
 from archec.ids import archive_of
-from archec.redif.files import Source
+from archec.redif.files import DataSetSource
 from archec.redif.problems import Problem
 from archec.store.durable import open_whole
 from archec.store.writer import Placement, sweep_parts
@@ -68,7 +68,7 @@ class TemplatePhase:
     def workers(self) -> int:
         return 1 if self.dry else self.of.archive.config.processes
 
-    def run(self, source: Source, *, dated: Callable[[Chosen], None]) -> None:
+    def run(self, source: DataSetSource, *, dated: Callable[[Chosen], None]) -> None:
         """Reads the data set and merges it with the catalogue. ``dated`` receives the data set with its date if that is
         only known after reading it. Raises an ArchecError if the run must stop."""
         report, options, memory = self.of.report, self.of.options, self.memory
@@ -84,7 +84,7 @@ class TemplatePhase:
             if memory is not None:
                 memory.keep(report)
 
-    def _read(self, source: Source, dated: Callable[[Chosen], None]) -> None:
+    def _read(self, source: DataSetSource, dated: Callable[[Chosen], None]) -> None:
         of, chosen, phase = self.of, self.chosen, self
         of.meter.phase("reading templates", source.size or None)
         reading = read_data_set(source, of, self.memory, workers=self.workers)
@@ -173,14 +173,14 @@ class _Merging:
 
     # -- present templates ------------------------------------------------------------------------
 
-    def merge(self, left_out: frozenset[int], merge: Merge) -> Held:
+    def merge(self, left_out: frozenset[int], merge: Merge) -> HeldCounts:
         """Commits everything from the data set except its losses, which are spooled. Returns the number of held
         tobis. ``left_out`` are members of the data set that do not count."""
         phase, tist, repeated = self._phase, self._data_set.tist, self._of.options.repeated
         self._of.meter.phase("merging templates", self._report.templates.total() or None)
         order = (self._of.archive.layout, self._spool.folder, tist, not phase.dry)
-        pool: Pool[list[Job], list[Written]] = Pool(
-            "archec.gather.writing:writing", order, list[Written],
+        pool: Pool[list[Job], list[WrittenTemplate]] = Pool(
+            "archec.gather.writing:writing", order, list[WrittenTemplate],
             workers=phase.workers, here=writing(*order), inline=_INLINE,
         )  # fmt: skip
         with pool, open_whole(repeated) if repeated is not None else nullcontext() as listing:
@@ -255,7 +255,7 @@ class _Merging:
         self._commit(obi, concluded(obi, added, judgement, self._report.run, kinds=kinds), judgement, row)
         return None
 
-    def _take(self, results: Iterator[Done[list[Job], list[Written]]]) -> None:
+    def _take(self, results: Iterator[Done[list[Job], list[WrittenTemplate]]]) -> None:
         """Commits the templates that were written."""
         tist = self._data_set.tist
         for done in results:
@@ -321,7 +321,7 @@ class _Merging:
         if item is not None:
             self._committer.add(item)
 
-    def losses(self, held: Held, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
+    def losses(self, held: HeldCounts, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
         """Commits the losses that are not held back. Returns the others, and the lists of their ids."""
         config, accepted, run = self._of.archive.config, self._of.options.accept, self._data_set.run
         archives, directories = groups_to_hold_back(config, self._spool.losses(), held, accepted)

@@ -42,7 +42,7 @@ class Job(NamedTuple):
     before: int | None
 
 
-class Written(NamedTuple):
+class WrittenTemplate(NamedTuple):
     """A file with a temporary name, and the data of its template.
 
     ``how`` is the difference from the previous entry: ``new``, ``changed``, ``cosmetic`` or ``file-url``.
@@ -55,7 +55,7 @@ class Written(NamedTuple):
     problems: Sequence[Problem]
 
 
-def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[list[Job]], list[Written]]:
+def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[list[Job]], list[WrittenTemplate]]:
     """Returns a function that writes the files of jobs under temporary names, in any process; the caller commits them.
 
     ``folder`` is the folder of the spool, ``tist`` the data set's. Without ``store`` nothing is written.
@@ -63,9 +63,9 @@ def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[l
 
     numbers = count()
 
-    def write(jobs: list[Job]) -> list[Written]:
+    def write(jobs: list[Job]) -> list[WrittenTemplate]:
         texts: dict[int, int] = {}
-        written: list[Written] = []
+        written: list[WrittenTemplate] = []
         with Writer(layout, numbers=numbers) as writer:
             try:
                 for job in jobs:
@@ -84,7 +84,7 @@ def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[l
     return write
 
 
-def _write(layout: Layout, writer: Writer | None, tist: int, job: Job, text: bytes) -> Written:
+def _write(layout: Layout, writer: Writer | None, tist: int, job: Job, text: bytes) -> WrittenTemplate:
     if writer is not None:
         temp, md5, sha256, _ = writer.put(tist, job.id, text)
     else:
@@ -94,7 +94,7 @@ def _write(layout: Layout, writer: Writer | None, tist: int, job: Job, text: byt
     kind, title, refs, problems = describe(text, job.path, job.line)
     bad = {problem.message for problem in problems if problem.code == "bad-url"}
     version = Version(sha256, md5, job.size, checksum, kind, title, tuple(refs), len(bad))
-    return Written(job.id, temp, version, _difference(layout, job, text), problems)
+    return WrittenTemplate(job.id, temp, version, _difference(layout, job, text), problems)
 
 
 def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[Refipo], list[Problem]]:

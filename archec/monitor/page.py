@@ -18,7 +18,7 @@ from archec.archive.report import HostFigures
 from archec.audit.last_checked import Fixity
 from archec.monitor.plots import KINDS, Series, coverage_plot, growth_plot, hosts_plot, incidences_plot
 from archec.monitor.runs import SHOWN, RunView
-from archec.monitor.status import HeldBack
+from archec.monitor.status import PendingLosses
 from archec.report.changes import Incident
 from archec.report.coverage import COLUMNS, CoverageRow
 from archec.tist import iso
@@ -59,7 +59,7 @@ class Account:
     run: RunView
     series: Series
     coverage: tuple[CoverageRow, ...]
-    held_back: tuple[HeldBack, ...] = ()
+    held_back: tuple[PendingLosses, ...] = ()
     lost: tuple[Incident, ...] = ()
     fixity: Fixity = field(default_factory=Fixity)
     filesets: CoverageRow | None = None

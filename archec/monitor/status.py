@@ -57,7 +57,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class PendingLosses:
     """Losses that await a decision: the ``archive`` (or archive's directory, or host), their number, the run and its
     source. ``archec losses`` lists the same."""
 
@@ -95,7 +95,7 @@ class ArchiveStatus:
     hosts_run: int | None
     hosts_in_trouble: int
     hosts: tuple[HostFigures, ...]
-    held_back: tuple[HeldBack, ...]
+    held_back: tuple[PendingLosses, ...]
     disk: DiskSpace
     min_free: float
     fixity: Fixity
@@ -182,13 +182,13 @@ def _due_filesets(catalogue: Catalogue, now: int) -> Due:
     return Due(due, False, first if first <= MAX_TIST else None)
 
 
-def held_back(catalogue: Catalogue) -> Iterator[HeldBack]:
+def held_back(catalogue: Catalogue) -> Iterator[PendingLosses]:
     """The losses that await a decision, by run and group."""
     for item in awaiting(catalogue):
         run = catalogue.run(item.run)
         source = run.source if run is not None and item.kind == "tobi" else ""
         for name, group in sorted(item.groups.items()):
-            yield HeldBack(name, group.losses, item.run, source)
+            yield PendingLosses(name, group.losses, item.run, source)
 
 
 def _disk(layout: Layout) -> DiskSpace:

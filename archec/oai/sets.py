@@ -19,7 +19,7 @@ from xxhash import xxh3_64_hexdigest
 
 from archec.catalogue.documents import canonical
 from archec.catalogue.model import Kind
-from archec.config import Collection
+from archec.config import OaiCollectionConfig
 from archec.ids import archive_of, host_of, series_of
 
 ARCHIVE, ALIAS = "archive", "RePEc"
@@ -114,7 +114,7 @@ class SetRules:
     A different ``checksum`` means that items may be in other sets than before.
     """
 
-    def __init__(self, trees: Sequence[str], collections: Sequence[Collection]) -> None:
+    def __init__(self, trees: Sequence[str], collections: Sequence[OaiCollectionConfig]) -> None:
         self._trees = frozenset(trees)
         self._collections = tuple(collections) if "col" in trees else ()
         value = [_RULES_VERSION, sorted(self._trees), [astuple(collection) for collection in collections]]
@@ -177,7 +177,7 @@ def set_handle(path: str) -> str:
     return ":".join(("RePEc", *rest)) if rest and tree in (ARCHIVE, ALIAS) else ""
 
 
-def set_name(path: str, titles: Mapping[str, str], collections: Sequence[Collection]) -> str:
+def set_name(path: str, titles: Mapping[str, str], collections: Sequence[OaiCollectionConfig]) -> str:
     """The setName of a set: the title of its archive or series (by handle, in ``titles``), the title of the collection,
     or a description of the path."""
     title = titles.get(set_handle(path), "")

@@ -14,7 +14,7 @@ from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, end_run
 from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import Fork, Link, RunStart, encode
+from archec.catalogue.records import ChainLink, Fork, RunStart, encode
 from archec.config import Config
 from archec.errors import UsageError
 from archec.progress import Meter
@@ -41,7 +41,7 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
         tidy(layout)
         catalogue = stack.enter_context(open_catalogue(config.database, base=config.base, create=True))
         position = catalogue.position()
-        lost = Link(position.run, position.batch, position.head) if seal is None else Link(*seal[3:6])
+        lost = ChainLink(position.run, position.batch, position.head) if seal is None else ChainLink(*seal[3:6])
         meter.phase("reading journals", None)
         kept = _kept(layout, lost, meter)
         last = last_run(layout)
@@ -61,14 +61,14 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
         return fork
 
 
-def _kept(layout: Layout, lost: Link, meter: Meter) -> Link:
+def _kept(layout: Layout, lost: ChainLink, meter: Meter) -> ChainLink:
     """The last batch before the lost ones."""
-    kept = Link(0, 0, NO_BATCH)
+    kept = ChainLink(0, 0, NO_BATCH)
     if not lost.run:
         raise UsageError("the catalogue has followed no journal: there is no evidence of a loss", hint=_GIVE)
     for number, (journal, batch) in enumerate(chain(layout)):
         meter.at(number, f"run {journal.tist}")
-        here = Link(journal.tist, batch.n, batch.sha256)
+        here = ChainLink(journal.tist, batch.n, batch.sha256)
         if here.sha256 == lost.sha256:
             raise UsageError(f"batch {lost.batch} of run {lost.run} exists: nothing is lost", hint=_GIVE)
         if any(fork.lost == lost for fork in records_in(batch, journal.path, Fork)):

@@ -43,14 +43,14 @@ class State(msgspec.Struct, frozen=True):
         return Seal(origin, self.size, tree.root, self.run, self.batch, self.head, self.runs, self.batches, made)
 
 
-class Link(NamedTuple):
+class LoggedBatch(NamedTuple):
     """A batch of the chain, and its journal."""
 
     journal: JournalFile
     batch: JournalBatch
 
 
-def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
+def chain(layout: Layout, after: State | None = None) -> Iterator[LoggedBatch]:
     """All batches in the order of the chain, or those after a batch.
 
     Raises :class:`BrokenChain` if a batch does not follow its predecessor, :class:`archec.errors.CorruptJournal` for
@@ -71,7 +71,7 @@ def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
             if batch.prev != head or not found:
                 raise BrokenChain(f"{journal.path}: batch {batch.n} does not follow the one before it")
             head = batch.sha256
-            yield Link(journal, batch)
+            yield LoggedBatch(journal, batch)
         if not journal.finished:
             _make_durable(journal.path)
     if not found:

@@ -28,7 +28,7 @@ class Signature(NamedTuple):
     signature: bytes
 
 
-class Note(NamedTuple):
+class SignedNote(NamedTuple):
     """A text that ends with a line end, and its signatures."""
 
     text: str
@@ -53,7 +53,7 @@ class VerifierKey(NamedTuple):
     def __str__(self) -> str:
         return f"{self.name}+{self.id.hex()}+{base64.b64encode(_ED25519 + self.public).decode()}"
 
-    def signed(self, note: Note) -> bool:
+    def signed(self, note: SignedNote) -> bool:
         """Whether a note has a signature by this key."""
         mine = [s for s in note.signatures if (s.name, s.id) == (self.name, self.id)]
         for found in mine:
@@ -77,7 +77,7 @@ class SigningKey(NamedTuple):
     def __str__(self) -> str:
         return f"{_PRIVATE}{self.name}+{self.verifier.id.hex()}+{base64.b64encode(_ED25519 + self.seed).decode()}"
 
-    def sign(self, note: Note) -> Note:
+    def sign(self, note: SignedNote) -> SignedNote:
         signature = Signature(self.name, self.verifier.id, self._key().sign(note.text.encode()))
         return note._replace(signatures=(*note.signatures, signature))
 
@@ -145,7 +145,7 @@ def _key_parts(text: str) -> tuple[str, bytes]:
     return name, data[1:]
 
 
-def parse_note(data: bytes) -> Note:
+def parse_note(data: bytes) -> SignedNote:
     """Parses a note. Raises ValueError with the reason if it is invalid."""
     try:
         whole = data.decode()
@@ -164,9 +164,9 @@ def parse_note(data: bytes) -> Note:
         if match is None or len(signed) < 5:
             raise ValueError(f"{line[:80]!r} is not a signature")
         signatures.append(Signature(match[1], signed[:4], signed[4:]))
-    return Note(text + "\n", tuple(signatures))
+    return SignedNote(text + "\n", tuple(signatures))
 
 
-def signers(note: Note, keys: Iterable[VerifierKey]) -> list[str]:
+def signers(note: SignedNote, keys: Iterable[VerifierKey]) -> list[str]:
     """The names of the ``keys`` that signed a note."""
     return [key.name for key in keys if key.signed(note)]

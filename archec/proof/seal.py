@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.errors import BadName, UsageError
-from archec.proof.note import Note, hash_from, parse_note
+from archec.proof.note import SignedNote, hash_from, parse_note
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import NO_BATCH
 from archec.tist import iso, parse_when
@@ -39,9 +39,9 @@ class Seal(NamedTuple):
     batches: int = 0
     made: int = 0
 
-    def note(self) -> Note:
+    def note(self) -> SignedNote:
         """The checkpoint, unsigned."""
-        return Note(
+        return SignedNote(
             f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
             f"archec-head {self.run} {self.batch} {self.head}\n"
             f"archec-counts runs={self.runs} batches={self.batches}\n"
@@ -53,7 +53,7 @@ class SealFile(NamedTuple):
     """A seal that was read from a file, with its signatures."""
 
     seal: Seal
-    note: Note
+    note: SignedNote
 
 
 def parse_seal(data: bytes) -> SealFile:

@@ -95,7 +95,7 @@ def _gives_up(fork: Fork, seal: Seal) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SealCheck:
     """The result of checking a seal. ``fault`` is what is wrong, empty if nothing is. ``signed_by`` are the known keys
     that signed it. ``since`` is the number of lines added to the journals since. ``fork`` is a declared fork that
     explains the fault."""
@@ -129,7 +129,7 @@ class Verdict:
 
 def check_seals(
     layout: Layout, seals: Sequence[tuple[str, SealFile]], keys: Sequence[VerifierKey], meter: Meter
-) -> list[Verdict]:
+) -> list[SealCheck]:
     """Reads all journals and compares them with each of the seals, which are given with their names."""
     meter.phase("hashing journals", max((file.seal.size for _, file in seals), default=0) or None)
     at: dict[tuple[int, int], State] = {}
@@ -152,12 +152,12 @@ def _judge(
     last: State,
     broken: str,
     keys: Sequence[VerifierKey],
-) -> Verdict:
+) -> SealCheck:
     seal = file.seal
     names = tuple(signers(file.note, keys))
 
-    def verdict(fault: str, fork: Fork | None = None) -> Verdict:
-        return Verdict(name, seal, fault, names, last.size - seal.size, fork)
+    def verdict(fault: str, fork: Fork | None = None) -> SealCheck:
+        return SealCheck(name, seal, fault, names, last.size - seal.size, fork)
 
     if keys and not file.note.signatures:
         return verdict("no trusted key has signed it: it is unsigned")

@@ -85,7 +85,7 @@ class Known(NamedTuple):
 Item = Blob | Directory | Unread | Other | Known
 
 
-class Source(ABC):
+class DataSetSource(ABC):
     """A data set that is read once, from its first file to its last; also a context manager.
 
     ``newest`` is the newest modification time so far that is not in the future, as a tist, or 0 if there is none.
@@ -113,7 +113,7 @@ class Source(ABC):
     def close(self) -> None:
         """Ends the iteration, and closes open files. May be called repeatedly."""
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> DataSetSource:
         return self
 
     def __exit__(self, *_: object) -> None:

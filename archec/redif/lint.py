@@ -81,7 +81,7 @@ class Lint:
         self._max_file = max_file
         self._counts = counts
         self._composed: dict[str, str] = {}
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenTemplate] = {}
         self.forgot = False
 
     def stream(self, stream: BinaryIO, name: str) -> Iterator[Template | Problem]:
@@ -136,7 +136,7 @@ class Lint:
             yield from template.problems
             yield from _template_problems(template, blob.path)
             if template.id:
-                this = _Seen(blob.path, template.line, standing(template.handle, template.id, blob.path))
+                this = _SeenTemplate(blob.path, template.line, standing(template.handle, template.id, blob.path))
                 other = self._seen.setdefault(template.id, this)
                 if other is this:
                     yield from self._unicode_form(template.id, blob.path, template.line, "handle")
@@ -165,7 +165,7 @@ class Lint:
             yield Problem(shown(path), line, "unicode-form", message)
 
 
-class _Seen(NamedTuple):
+class _SeenTemplate(NamedTuple):
     """The place of a template, and its rank for its handle."""
 
     path: str
@@ -173,7 +173,7 @@ class _Seen(NamedTuple):
     standing: int
 
 
-def _duplicate(handle: str, first: _Seen, second: _Seen) -> tuple[_Seen, Problem]:
+def _duplicate(handle: str, first: _SeenTemplate, second: _SeenTemplate) -> tuple[_SeenTemplate, Problem]:
     """The winner of two templates with one handle, and the problem of the other. ``first`` wins if that cannot be
     known, because a path does not show where in RePEc its file is."""
     same_file = first.path == second.path
@@ -186,7 +186,7 @@ def _duplicate(handle: str, first: _Seen, second: _Seen) -> tuple[_Seen, Problem
     return wins, Problem(shown(loses.path), loses.line, "duplicate", message)
 
 
-def _rank(seen: _Seen) -> tuple[int, bytes, int, int]:
+def _rank(seen: _SeenTemplate) -> tuple[int, bytes, int, int]:
     return rank(seen.standing, below_root(seen.path).encode(), 0, seen.line)
 
 

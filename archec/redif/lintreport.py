@@ -42,7 +42,7 @@ class OfArchive:
         return sum(self.codes.values()) - self.errors
 
 
-class Summary:
+class LintSummary:
     """Counts the findings of the lint by archive: that of the file's path below a directory ``RePEc``, else that of the
     template's handle."""
 

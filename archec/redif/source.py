@@ -15,7 +15,18 @@ from itertools import chain
 from pathlib import Path
 
 from archec.errors import DataSetError, whose
-from archec.redif.files import PART, Blob, Directory, Item, Known, Other, Source, Unread, in_parts, template_names
+from archec.redif.files import (
+    PART,
+    Blob,
+    DataSetSource,
+    Directory,
+    Item,
+    Known,
+    Other,
+    Unread,
+    in_parts,
+    template_names,
+)
 from archec.redif.tarball import Tarball
 
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -30,7 +41,7 @@ Unchanged = Callable[[str, os.stat_result], bool]
 
 def open_source(
     path: Path, *, max_file: int, patterns: Sequence[str] = (), unchanged: Unchanged | None = None
-) -> Source:
+) -> DataSetSource:
     """Opens the data set at ``path``: a directory, or a tarball, plain or compressed by gzip, zstd, xz or bzip2.
 
     The content decides, not the name; ``path`` itself may be a symbolic link. Files of more than ``max_file`` bytes
@@ -49,7 +60,7 @@ def open_source(
     raise DataSetError(f"{path} is neither a directory nor a tarball")
 
 
-class DirectoryTree(Source):
+class DirectoryTree(DataSetSource):
     """A directory as a source. Raises DataSetError if the root cannot be opened.
 
     Every file is opened relative to its open directory, so that nothing moved or replaced by a link in the meantime

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.errors import DataSetError, whose
-from archec.redif.files import PART, Blob, Directory, Item, Other, Source, Unread, in_parts, template_names
+from archec.redif.files import PART, Blob, DataSetSource, Directory, Item, Other, Unread, in_parts, template_names
 from archec.redif.inflate import Damaged, Raw, chunks
 from archec.redif.problems import Problem, shown
 
@@ -68,7 +68,7 @@ class Pax(NamedTuple):
     trouble: str = ""
 
 
-class Tarball(Source):
+class Tarball(DataSetSource):
     """A tarball as a source. Raises DataSetError if ``path`` is not a tarball.
 
     A tarball that is damaged at its very beginning is accepted: it has no items, and ``damage`` is set.

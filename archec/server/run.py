@@ -28,7 +28,7 @@ _MAX_HEAD = 1 << 16
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class _Bounded(HttpToolsProtocol):
+class _LimitedHeads(HttpToolsProtocol):
     """HTTP parsed by llhttp, which is several times faster than h11, with a limit for the size of request heads and
     trailers, which uvicorn's class lacks."""
 
@@ -108,7 +108,7 @@ def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,
-            http=_Bounded,
+            http=_LimitedHeads,
             ws="none",
             lifespan="on",
             interface="asgi3",

@@ -46,7 +46,7 @@ class Placement(NamedTuple):
     sha256: str
 
 
-class Link(NamedTuple):
+class Redirect(NamedTuple):
     """A redirect: (tist, id) leads to (to_tist, to_id)."""
 
     tist: int
@@ -204,7 +204,7 @@ class Writer(Reader):
     # -- committing -------------------------------------------------------------------------------
 
     def commit(
-        self, placements: Sequence[Placement], links: Sequence[Link] = (), restated: Sequence[HardLink] = ()
+        self, placements: Sequence[Placement], links: Sequence[Redirect] = (), restated: Sequence[HardLink] = ()
     ) -> list[CommitResult]:
         """Makes a batch durable; the results are in the order of placements, links, restated.
 
@@ -277,7 +277,7 @@ class Writer(Reader):
             raise StorageFailed(f"{self.layout.root}/{temp}: disappeared before it was given its name")
         return CommitResult("adopted" if held == sha256 else "occupied", tist, id, held or "")
 
-    def _link(self, link: Link, touched: dict[str, None]) -> CommitResult:
+    def _link(self, link: Redirect, touched: dict[str, None]) -> CommitResult:
         tist, id, to_tist, to_id = link  # noqa: A001
         if _implied(link):
             return CommitResult("stored", tist, id, "")
@@ -370,7 +370,7 @@ def _temp_parts(temp: str) -> tuple[str, str]:
     return directory, name
 
 
-def _implied(link: Link) -> bool:
+def _implied(link: Redirect) -> bool:
     """Whether looking up (tist, id) finds the target without a link: they are equal, or differ by a trailing slash."""
     if link.tist != link.to_tist:
         return False

@@ -59,7 +59,7 @@ class Block(io.RawIOBase):
         view = memoryview(buffer)[: self.left]
         size = self._file.readinto(view)
         if size < len(view):
-            raise _Damaged("is truncated in the record")
+            raise _DamagedRecord("is truncated in the record")
         self._digest.update(view)
         self.left -= size
         return size
@@ -70,7 +70,7 @@ Look = Callable[[bytes, Mapping[bytes, bytes], Block], T | None]
 may read any part. None: nothing is to be known of it."""
 
 
-class _Damaged(Exception):
+class _DamagedRecord(Exception):
     """A record is not whole. If ``has_contents``, only what follows it is missing."""
 
     def __init__(self, what: str, *, has_contents: bool = False) -> None:
@@ -122,7 +122,7 @@ class Records(Generic[T]):
             record = _Record(self._look)
             try:
                 (record.read_member if is_packed else record.read_plain)(file)
-            except _Damaged as error:
+            except _DamagedRecord as error:
                 damage = f"{error} at {start}"
                 if not error.has_contents:
                     file.seek(start)
@@ -153,7 +153,7 @@ class _Record(Generic[T]):
         self.end = file.tell()
         newlines = _read_newlines(file)
         if newlines < needed and not file.peek(1):
-            raise _Damaged("is truncated after the record", has_contents=True)
+            raise _DamagedRecord("is truncated after the record", has_contents=True)
         if newlines:
             return
         # The stated length is too small. If it is so by a line at most, this record alone is lost.
@@ -161,7 +161,7 @@ class _Record(Generic[T]):
         _read_newlines(file)
         after = file.tell()
         if file.read(len(_WARC)) != _WARC:
-            raise _Damaged("has an invalid length in the record")
+            raise _DamagedRecord("has an invalid length in the record")
         file.seek(after)
         self.matches = False
 
@@ -174,9 +174,9 @@ class _Record(Generic[T]):
                 self._read(member)
                 _read_newlines(member)
             if member.peek(1):
-                raise _Damaged("has several records (each must be compressed alone) in the gzip member")
+                raise _DamagedRecord("has several records (each must be compressed alone) in the gzip member")
         except zlib.error as error:
-            raise _Damaged("has invalid gzip data in the record") from error
+            raise _DamagedRecord("has invalid gzip data in the record") from error
         self.end = file.tell()
 
     def _read(self, file: io.BufferedReader[Any]) -> int:
@@ -189,9 +189,9 @@ class _Record(Generic[T]):
         elif header := _ARC_HEADER.fullmatch(line):
             length, needed = int(header[1]), _ARC_END
         elif b"\n" in line or len(line) == _MAX_LINE:
-            raise _Damaged("has no WARC or ARC record")
+            raise _DamagedRecord("has no WARC or ARC record")
         else:
-            raise _Damaged("is truncated in the record")
+            raise _DamagedRecord("is truncated in the record")
         digest = BlockDigest(fields.get(b"warc-block-digest", b"").decode("latin-1"))
         block = Block(file, length, digest)
         self.found = self._look(line, fields, block)
@@ -224,7 +224,7 @@ class _Member(io.RawIOBase):
                 buffer[: len(data)] = data
                 return len(data)
             if not given and not self._inflater.eof:
-                raise _Damaged("is truncated in the record")
+                raise _DamagedRecord("is truncated in the record")
         return 0
 
 
@@ -235,9 +235,9 @@ def _read_header(file: io.BufferedReader[Any]) -> Mapping[bytes, bytes]:
     while (line := file.readline(_MAX_LINE)).lstrip(b"\r") != b"\n":
         size += len(line)
         if not line.endswith(b"\n") and len(line) < _MAX_LINE:
-            raise _Damaged("is truncated in the record")
+            raise _DamagedRecord("is truncated in the record")
         if size > _MAX_HEADER or not _FIELD.match(line) or line.translate(None, _CONTROL) != line:
-            raise _Damaged("has an invalid header in the record")
+            raise _DamagedRecord("has an invalid header in the record")
         if line[:1] in (b" ", b"\t"):  # continues the field before
             fields[name] = fields.get(name, b"") + b" " + line.strip()
             continue
@@ -246,7 +246,7 @@ def _read_header(file: io.BufferedReader[Any]) -> Mapping[bytes, bytes]:
         fields.setdefault(name, value.strip())
     length, kind = fields.get(b"content-length", b""), fields.get(b"warc-type", b"")
     if not re.fullmatch(b"[0-9]{1,15}", length) or not kind or (kind in _NEED_URI and b"warc-target-uri" not in fields):
-        raise _Damaged("has an invalid header in the record")
+        raise _DamagedRecord("has an invalid header in the record")
     return fields
 
 

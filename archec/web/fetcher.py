@@ -19,7 +19,7 @@ from archec.web.h1 import AHEAD
 from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
 from archec.web.outcome import BUSY, Outcome
 from archec.web.policy import Policy, Tuning
-from archec.web.robots import Robots, RobotsCache, Unknown
+from archec.web.robots import Robots, RobotsCache, RobotsUnknown
 from archec.web.task import FetchTask, Hop, Sink, failure
 from archec.web.transport import Transports, transports
 
@@ -27,7 +27,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
+class _Unchecked:
     """An attempt whose connection has not been checked for surplus bytes. ``attempt`` is None afterwards.
     ``emitted``: whether its hop was emitted."""
 
@@ -76,7 +76,7 @@ class Fetcher:
         self._flights: dict[asyncio.Task[None], Flight] = {}
         self._requests = 0
         """Number of flights that are not released."""
-        self._held: set[_Held] = set()
+        self._held: set[_Unchecked] = set()
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -197,7 +197,7 @@ class Fetcher:
             if answer is None or (answer.quiet is not False and outcome is not None and outcome.is_transient):
                 self._judge(queued, attempt)  # a failure of the host: no need to check the connection first
             else:
-                held = _Held(queued, replace(attempt, answer=None), answer.alone)
+                held = _Unchecked(queued, replace(attempt, answer=None), answer.alone)
                 self._held.add(held)
                 answer.watch(partial(self._seen, held))
         except (StorageFull, StorageFailed) as error:
@@ -252,7 +252,7 @@ class Fetcher:
     def _refusal(self, queued: QueuedTask, robots: Robots) -> Hop | None:
         """The hop of a task that robots.txt disallows, or None if it may be fetched."""
         url = queued.task.url
-        if isinstance(robots, Unknown):
+        if isinstance(robots, RobotsUnknown):
             if robots.wait:
                 self._hosts.ease(queued.host)
             hop = failure(url, robots.outcome, robots.message, deferred=not robots.lasting)
@@ -266,7 +266,7 @@ class Fetcher:
         queued.host.crawl_delay = max(queued.host.crawl_delay, robots.delay)
         return None
 
-    def _seen(self, held: _Held, quiet: bool) -> None:
+    def _seen(self, held: _Unchecked, quiet: bool) -> None:
         """Handles the result of checking a connection after a response: quiet, or with surplus bytes, in which case the
         response may belong to another request.
 

@@ -48,13 +48,13 @@ class _Owner:
     """What the main process knows about a host: its worker, its consecutive failures, and the time (monotonic clock)
     before which no request may be sent to it."""
 
-    slot: _Slot
+    slot: _FetchSlot
     faults: int = 0
     until: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
-class _Slot:
+class _FetchSlot:
     """A place for a worker process and its successors.
 
     It is unknown which task a process was lost over. So its successor gets fewer tasks at once, beginning with those
@@ -111,7 +111,7 @@ class FetchPool:
         self._silence = silence
         self._max_bytes = max_bytes
         self._decode = decoder(FromWorker).decode
-        self._slots: list[_Slot] = []
+        self._slots: list[_FetchSlot] = []
         self._selector = selectors.DefaultSelector()
         self._open: dict[str, _Pending] = {}
         self._owners: dict[str, _Owner] = {}
@@ -129,7 +129,7 @@ class FetchPool:
         try:
             for number in range(count):
                 share = most // count + (number < most % count)
-                self._slots.append(_Slot(replace(self._config, concurrency=share)))
+                self._slots.append(_FetchSlot(replace(self._config, concurrency=share)))
                 self._start(self._slots[-1])
         except BaseException:
             self.stop()
@@ -172,7 +172,7 @@ class FetchPool:
         for slot in self._slots:
             self._send_known(slot)
 
-    def _send_known(self, slot: _Slot) -> None:
+    def _send_known(self, slot: _FetchSlot) -> None:
         now = time.monotonic()
         known = [
             (host, owner.faults, max(0.0, owner.until - now))
@@ -247,7 +247,7 @@ class FetchPool:
 
     # -- workers ----------------------------------------------------------------------------------
 
-    def _start(self, slot: _Slot) -> None:
+    def _start(self, slot: _FetchSlot) -> None:
         order = (
             slot.config, self._agent, self._sink, self._tuning, self._silence / 4,
             max(1, self._max_bytes - self.received) if self._max_bytes else 0,
@@ -261,18 +261,18 @@ class FetchPool:
         slot.alive, slot.heard, slot.delivered = False, time.monotonic(), 0
         self._selector.register(slot.process.socket, selectors.EVENT_READ, slot)
 
-    def _send(self, slot: _Slot, message: Tasks | HostsKnown | Stop) -> None:
+    def _send(self, slot: _FetchSlot, message: Tasks | HostsKnown | Stop) -> None:
         if slot.process is not None:
             slot.process.send(encode(message))
 
-    def _hand_out(self, slot: _Slot) -> None:
+    def _hand_out(self, slot: _FetchSlot) -> None:
         """Sends waiting tasks to the process of a slot, as many as it may have."""
         urls = [slot.waiting.popleft() for _ in range(min(len(slot.waiting), slot.room - slot.given))]
         slot.given += len(urls)
         for start in range(0, len(urls), _MESSAGE):
             self._send(slot, Tasks([self._open[url].task for url in urls[start : start + _MESSAGE]]))
 
-    def _read(self, slot: _Slot, restart: bool = True) -> None:
+    def _read(self, slot: _FetchSlot, restart: bool = True) -> None:
         """Processes the messages from the process of a slot. Replaces the process if it has ended."""
         process = slot.process
         if process is None:
@@ -298,7 +298,7 @@ class FetchPool:
                 self._remove(slot)
                 self._replace(slot)
 
-    def _process(self, slot: _Slot, message: Hops | Fatal) -> None:
+    def _process(self, slot: _FetchSlot, message: Hops | Fatal) -> None:
         if isinstance(message, Hops):
             self.received += message.received
             self.requests += message.requests
@@ -322,13 +322,13 @@ class FetchPool:
         elif self._error is None:
             self._error = (StorageFull if message.full else StorageFailed)(message.message)
 
-    def _remove(self, slot: _Slot, grace: float = 0.0) -> None:
+    def _remove(self, slot: _FetchSlot, grace: float = 0.0) -> None:
         if slot.process is not None:
             self._selector.unregister(slot.process.socket)
             slot.process.end(grace)
             slot.process = None
 
-    def _replace(self, slot: _Slot) -> None:
+    def _replace(self, slot: _FetchSlot) -> None:
         """Starts a process in place of a lost one, and passes on its tasks and the state of its hosts. A task is failed
         instead if it was the only one of this process and another process was lost with it before."""
         waiting = set(slot.waiting)
@@ -360,5 +360,5 @@ class FetchPool:
             self._ready.append(failure(url, Outcome.INTERNAL, why, deferred=True))
 
 
-def _load(slot: _Slot) -> tuple[bool, int]:
+def _load(slot: _FetchSlot) -> tuple[bool, int]:
     return slot.process is None, slot.hosts

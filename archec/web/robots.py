@@ -49,7 +49,7 @@ _LASTING = (Outcome.BLOCKED_ADDRESS, Outcome.DENIED, Outcome.BAD_URL, Outcome.BA
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RobotsRules:
     """What an origin allows. ``delay``: the seconds between requests that it asks for."""
 
     protego: Protego | None
@@ -74,7 +74,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class RobotsUnknown:
     """The rules of an origin are not available. ``again``: a second try may succeed. ``lasting``: not even the next run
     can succeed (a refused address). ``wait``: the seconds of Retry-After."""
 
@@ -86,9 +86,9 @@ class Unknown:
     size: int = _PER_ORIGIN
 
 
-Robots = Rules | Unknown
+Robots = RobotsRules | RobotsUnknown
 
-ALLOW_ALL = Rules(None, "")
+ALLOW_ALL = RobotsRules(None, "")
 
 
 class RobotsCache:
@@ -140,7 +140,7 @@ class RobotsCache:
             if number:
                 await asyncio.sleep(max(self._tuning.backoff, self._delay))
             robots = await self._follow(f"{origin}/robots.txt")
-            if not isinstance(robots, Unknown) or robots.lasting or not robots.again:
+            if not isinstance(robots, RobotsUnknown) or robots.lasting or not robots.again:
                 break
         return robots
 
@@ -149,24 +149,24 @@ class RobotsCache:
         try:
             for _ in range(_MAX_REDIRECTS + 1):
                 found = await asyncio.wait_for(self._request(url), timeout)
-                if isinstance(found, Unknown) and host_of(url) != host:
+                if isinstance(found, RobotsUnknown) and host_of(url) != host:
                     found = replace(found, wait=0.0)  # the Retry-After is another host's
                 if not isinstance(found, str):
                     return found
                 url = found
                 if url in seen:
-                    return Unknown(Outcome.SERVER_ERROR, "robots.txt has a redirect loop", again=False)
+                    return RobotsUnknown(Outcome.SERVER_ERROR, "robots.txt has a redirect loop", again=False)
                 seen.add(url)
                 await asyncio.sleep(self._delay)
         except asyncio.TimeoutError:
-            return Unknown(Outcome.TIMEOUT, f"robots.txt took longer than {timeout:g} s")
+            return RobotsUnknown(Outcome.TIMEOUT, f"robots.txt took longer than {timeout:g} s")
         except WebError as error:
             lasting = error.outcome in _LASTING
-            return Unknown(error.outcome, f"robots.txt is not available: {error.message}", lasting)
+            return RobotsUnknown(error.outcome, f"robots.txt is not available: {error.message}", lasting)
         except BadName:
             return ALLOW_ALL  # redirects to an invalid URL: there is no robots.txt
         text = f"robots.txt redirects more than {_MAX_REDIRECTS} times"
-        return Unknown(Outcome.SERVER_ERROR, text, again=False)
+        return RobotsUnknown(Outcome.SERVER_ERROR, text, again=False)
 
     async def _request(self, url: str) -> Robots | str:
         """Returns the rules, or the target of a redirect."""
@@ -183,18 +183,18 @@ class RobotsCache:
         if outcome in (Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TRUNCATED) or status == 304:
             wait = wait_asked(fields, time.time()) if status in BUSY else 0.0
             text = f"robots.txt is not available: HTTP {status}"
-            return Unknown(Outcome.SERVER_ERROR, text, again=not wait, wait=wait)
+            return RobotsUnknown(Outcome.SERVER_ERROR, text, again=not wait, wait=wait)
         if not 200 <= status < 300:
             return ALLOW_ALL
         body = unpack(content, fields.get("content-encoding", ""), MAX_SIZE)
         if body is None:
-            return Unknown(Outcome.SERVER_ERROR, "robots.txt has an encoding that was not requested")
+            return RobotsUnknown(Outcome.SERVER_ERROR, "robots.txt has an encoding that was not requested")
         if len(body) >= MAX_SIZE:  # drop the last line: a truncated rule would forbid or allow more
             body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
         try:
             return parse(body, self._token)
         except ValueError:
-            return Unknown(Outcome.SERVER_ERROR, "robots.txt cannot be read")
+            return RobotsUnknown(Outcome.SERVER_ERROR, "robots.txt cannot be read")
 
     async def _read(self, response: Response) -> bytes:
         chunks: list[bytes] = []
@@ -214,7 +214,7 @@ def product_token(agent: str) -> str:
     return match[0].lower() if match else "archec"
 
 
-def parse(content: bytes, token: str) -> Rules:
+def parse(content: bytes, token: str) -> RobotsRules:
     """Parses a robots.txt for the product ``token``.
 
     Groups for other agents are first merged under one name: otherwise a file that lists ten thousand agents for ten
@@ -228,7 +228,7 @@ def parse(content: bytes, token: str) -> Rules:
     rate = rules.request_rate(token)
     if rate is not None:
         delay = max(delay, rate.seconds / rate.requests)
-    return Rules(rules, token, delay, _PER_ORIGIN + _PER_LINE * len(lines) + 2 * len(text))
+    return RobotsRules(rules, token, delay, _PER_ORIGIN + _PER_LINE * len(lines) + 2 * len(text))
 
 
 def _merged(match: re.Match[str], token: str) -> str:

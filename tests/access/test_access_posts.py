@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from archec.access.posts import Asked, Body, key_of_request
+from archec.access.posts import Asked, PostedBody, key_of_request
 
 FORM = b"""--xx
 Content-Disposition: form-data; name="a"
@@ -49,7 +49,7 @@ URLENCODED = "application/x-www-form-urlencoded"
     ],
 )
 def test_a_request_with_a_body_has_the_key_that_pywb_makes(kind: str, body: bytes, key: str) -> None:
-    asked = Asked("POST", (("Content-Type", kind),) if kind else (), Body(io.BytesIO(body)))
+    asked = Asked("POST", (("Content-Type", kind),) if kind else (), PostedBody(io.BytesIO(body)))
     assert key_of_request("http://p.org/", asked) == f"org,p)/?{key}"
     assert key_of_request("http://p.org/", asked._replace(method="DELETE")) == "org,p)/?__wb_method=delete"
     assert key_of_request("http://p.org/", asked._replace(method="HEAD")) == ""
@@ -57,5 +57,5 @@ def test_a_request_with_a_body_has_the_key_that_pywb_makes(kind: str, body: byte
 
 def test_a_key_is_made_of_the_beginning_of_a_long_body() -> None:
     for body in ("k=" + "\u4f60" * 5000, "k=" + "x" * (5 << 20)):
-        asked = Asked("POST", (("Content-Type", URLENCODED),), Body(io.BytesIO(body.encode())))
+        asked = Asked("POST", (("Content-Type", URLENCODED),), PostedBody(io.BytesIO(body.encode())))
         assert 4000 < len(key_of_request("http://p.org/", asked)) < 40_000

@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from warc_files import Crawl
 
-from archec.access.posts import Asked, Body, key_of_request
+from archec.access.posts import Asked, PostedBody, key_of_request
 from archec.cli.access import access
 
 pytestmark = pytest.mark.slow
@@ -205,5 +205,5 @@ def test_posts_have_the_keys_of_pywb(pywb: str) -> None:
     run = subprocess.run([pywb, "-c", _THEIR_KEYS], input=lines, capture_output=True, text=True, check=True)
     theirs = [json.loads(one) for one in run.stdout.splitlines()]
     for (method, kind, body), key in zip(asked, theirs, strict=True):
-        request = Asked(method, (("Content-Type", kind),), Body(io.BytesIO(body)))
+        request = Asked(method, (("Content-Type", kind),), PostedBody(io.BytesIO(body)))
         assert key_of_request("http://www.a.org/p?b=2", request) == key, (method, kind, body)

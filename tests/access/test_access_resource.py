@@ -31,7 +31,7 @@ from archec.archive.opening import opened
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, parse
 from archec.export.run import ExportRequest, export_warc
-from archec.export.units import Selection
+from archec.export.units import UnitSelection
 from archec.ids import target_uri, urlkey
 from archec.progress import Silent
 
@@ -361,7 +361,7 @@ def own(demo: Config) -> Iterator[tuple[str, Config]]:
 def vault(own: tuple[str, Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export") / "vault"
     with opened(own[1]) as archive:
-        export_warc(archive, ExportRequest(folder, Selection(), 0, False, False), Silent(), print)
+        export_warc(archive, ExportRequest(folder, UnitSelection(), 0, False, False), Silent(), print)
     return folder
 
 

@@ -31,7 +31,7 @@ from archec.access.audit_log import AuditLog
 from archec.access.errors import Refused
 from archec.access.gate import Gate, TransferEnded
 from archec.access.query import MatchType, key_of, key_range, uri_of
-from archec.access.rows import NOWHERE, Origin, any_row
+from archec.access.rows import NOWHERE, RowOrigin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, hash_of
 from archec.access.viewer import Viewer
@@ -575,6 +575,6 @@ def test_the_first_rule_that_matches_counts() -> None:
     assert rules.by_default("") is Level.CONTENT
     near = Rules((RuleConfig(rights="closed", host="x.org"), RuleConfig(rights="open", networks=("10.0.0.0/8",))))
     assert [near.by_default(address) for address in ("10.1.2.3", "192.0.2.1")] == [Level.CONTENT, Level.NOTHING]
-    row = any_row(line("http://x.org/", "20140101000000", mime="a/b"), Origin("a", "a", "file"))
+    row = any_row(line("http://x.org/", "20140101000000", mime="a/b"), RowOrigin("a", "a", "file"))
     assert row is not None
     assert subject_of(row)[:3] == ("http://x.org/", "", "a/b")

@@ -28,7 +28,7 @@ from warc_files import Crawl
 from archec.access import index_files, wacz
 from archec.access.index_files import SortedFile
 from archec.access.obi_source import looking_up, subjects_of
-from archec.access.rows import Origin, any_row
+from archec.access.rows import RowOrigin, any_row
 from archec.access.rules import Level, Rules
 from archec.access.tokens import Token, hash_of
 from archec.archive.opening import opened
@@ -368,7 +368,7 @@ def test_rules_about_archives_hold_for_their_files(demo: Config) -> None:
     with opened(demo) as archive:
         look_up, unnamed = looking_up([archive]), 0
         for obi in (one for kind in ("tobi", "fobi") for one in archive.catalogue.all(kind) if len(one.history)):
-            row = any_row(line(target_uri(obi.id), S), Origin("v", "v", "file"))
+            row = any_row(line(target_uri(obi.id), S), RowOrigin("v", "v", "file"))
             assert row is not None
             for subject in (look_up(row), *subjects_of(archive, obi.id)):
                 assert is_closed.decide(subject, "", 0).level is Level.NOTHING

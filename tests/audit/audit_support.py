@@ -19,7 +19,7 @@ from archec.audit.copies import open_copy
 from archec.audit.findings import Finding
 from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair
-from archec.audit.verify import Scope, Summary, verify
+from archec.audit.verify import Scope, VerifySummary, verify
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
 from archec.progress import Silent
@@ -111,7 +111,7 @@ def tree(root: Path) -> dict[str, str]:
 
 def verified(
     world: World, *, copy: str | Path | None = None, scope: Scope | None = None
-) -> tuple[Summary, list[Finding]]:
+) -> tuple[VerifySummary, list[Finding]]:
     """``archec verify`` in this process."""
     findings: list[Finding] = []
     with opened_for_audit(world.config, writable=copy is not None) as archive:

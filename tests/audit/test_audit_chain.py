@@ -15,7 +15,7 @@ from gather_support import archec_inline
 from archec.audit.check import CheckSummary
 from archec.audit.findings import Finding
 from archec.audit.last_checked import Memory, memory_path
-from archec.audit.verify import Scope, Summary
+from archec.audit.verify import Scope, VerifySummary
 from archec.store.journal_reader import JournalBatch, journals, read_batches
 
 Edit = Callable[[list[JournalBatch]], list[JournalBatch]]
@@ -53,10 +53,10 @@ def batches_of(world: World, run: int) -> tuple[Path, list[JournalBatch]]:
     return path, list(read_batches(path))
 
 
-def looked_at(world: World) -> list[tuple[CheckSummary | Summary, list[Finding]]]:
+def looked_at(world: World) -> list[tuple[CheckSummary | VerifySummary, list[Finding]]]:
     """What check and verify say; neither changes the archive folder."""
     before = tree(world.config.store_path)
-    both: list[tuple[CheckSummary | Summary, list[Finding]]] = [checked(world), verified(world)]
+    both: list[tuple[CheckSummary | VerifySummary, list[Finding]]] = [checked(world), verified(world)]
     assert tree(world.config.store_path) == before
     return both
 

@@ -15,7 +15,7 @@ from gather_support import ROOT, archec_inline, environment
 
 from archec.audit.check import CheckSummary
 from archec.audit.findings import CODES, Finding
-from archec.audit.verify import Summary
+from archec.audit.verify import VerifySummary
 from archec.config import load
 
 MANUAL = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def test_every_code_is_in_the_manual() -> None:
 def test_every_key_is_in_the_manual() -> None:
     told = set(re.findall(r"`([a-z_0-9]+)`", section("Verify") + section("Check")))
     finding = Finding("corrupt", "p", "m", 1, "i", "a", "b", "c").as_value()
-    keys = {*finding, *Summary().as_value(), *CheckSummary().as_value()} - {"summary"}
+    keys = {*finding, *VerifySummary().as_value(), *CheckSummary().as_value()} - {"summary"}
     assert keys <= told
 
 

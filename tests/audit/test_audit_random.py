@@ -21,7 +21,7 @@ from archec.audit.last_checked import memory_path
 from archec.audit.repair import write_descriptor
 from archec.export.checking import VaultFault
 from archec.export.run import ExportRequest, export_warc, verify_vault
-from archec.export.units import Selection
+from archec.export.units import UnitSelection
 from archec.export.writing import NotExported
 from archec.progress import Silent
 
@@ -142,7 +142,7 @@ class Faults:
         self.draw.choice([flip, cut, longer, gone])(path, self.draw)
         found: list[NotExported | VaultFault] = []
         with opened(self.pristine.config) as archive:
-            verify_vault(archive, self.vault, Selection(), Silent(), found.append)
+            verify_vault(archive, self.vault, UnitSelection(), Silent(), found.append)
         if found or not path.exists():
             assert {fault.path for fault in found} == {str(path.relative_to(self.vault))}
         else:  # in the head of a gzip member some bits say nothing

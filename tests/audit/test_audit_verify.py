@@ -21,7 +21,7 @@ from archec.audit import fixity as fixity_module
 from archec.audit.copies import UrlCopy
 from archec.audit.last_checked import Checked, Memory, fixity, memory_path
 from archec.audit.opening import opened_for_audit
-from archec.audit.verify import Scope, Summary, verify
+from archec.audit.verify import Scope, VerifySummary, verify
 from archec.cli.main import cli
 from archec.config import Config
 from archec.errors import ArchecError, LockHeld, StorageFailed, UsageError
@@ -403,7 +403,7 @@ def test_workers_that_die_again_and_again_are_an_error(many: World, memory_folde
 
 def test_nothing_changes_between_two_engines_of_the_audit(many: World) -> None:
     """Inline and in workers: the same numbers."""
-    summaries: list[Summary] = []
+    summaries: list[VerifySummary] = []
     for inline in (0, 10**9):
         with pytest.MonkeyPatch.context() as patch, opened_for_audit(many.config) as archive:
             patch.setattr(fixity_module, "_INLINE", inline)

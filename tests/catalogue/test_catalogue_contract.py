@@ -12,7 +12,7 @@ import pytest
 from catalogue_data import HOSTILE, bare, checksum, fobi, lot, state, tobi, version
 from msgspec.structs import replace
 
-from archec.catalogue.documents import DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
+from archec.catalogue.documents import BytesPlace, DueFobi, FileState, Moment, ObiState, TextPlace, TobiFiles
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue, Checksum, Counts
 from archec.catalogue.model import (
@@ -607,7 +607,7 @@ def test_held_bytes_are_found_by_their_checksums(catalogue: Catalogue) -> None:
     catalogue.write(lot(1, fobi("http://h/b", 7), fobi("http://h/a", 9, 11)))
     catalogue.write(lot(2, replace(fobi("http://h/b", 7), id="http://h/c")))
     checksums = [one for text in ("http://h/a@11", "http://h/b@7", "none") for one in (state(text), checksum(text))]
-    a, b = Place("fobi", "http://h/a", 11, 5), Place("fobi", "http://h/b", 7, 5)
+    a, b = BytesPlace("fobi", "http://h/a", 11, 5), BytesPlace("fobi", "http://h/b", 7, 5)
     assert catalogue.holding(checksums) == dict(zip(checksums, (a, a, b, b), strict=False))
     assert catalogue.holding(checksums[4:]) == catalogue.holding([]) == {}
 

@@ -20,7 +20,7 @@ from warcio.archiveiterator import ArchiveIterator
 from archec.archive.opening import Archive
 from archec.config import Config, load
 from archec.export.run import ExportRequest, ExportSummary, export_warc
-from archec.export.units import Selection
+from archec.export.units import UnitSelection
 from archec.export.writing import NotExported
 from archec.progress import Silent
 from archec.store.layout import Layout, open_layout
@@ -83,7 +83,7 @@ def exported(
     world: World,
     vault: Path,
     *,
-    wanted: Selection | None = None,
+    wanted: UnitSelection | None = None,
     since: int = 0,
     dry: bool = False,
     revisits: bool = True,
@@ -92,7 +92,7 @@ def exported(
     """``archec export warc`` in this process."""
     problems: list[NotExported] = []
     with catalogue_of(world.config) as catalogue:
-        request = ExportRequest(vault, wanted or Selection(), since, dry, revisits, max_bytes)
+        request = ExportRequest(vault, wanted or UnitSelection(), since, dry, revisits, max_bytes)
         summary = export_warc(Archive(world.config, world.layout, catalogue), request, Silent(), problems.append)
     return summary, problems
 

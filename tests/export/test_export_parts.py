@@ -18,7 +18,7 @@ from archec.catalogue.records import ObiChange, encode
 from archec.errors import BadName, UsageError
 from archec.export import units as units_module
 from archec.export.observations import Unchanged, Visits, collect_visits, hash_of, line_of, observation_of, of_fobi
-from archec.export.units import OTHER, Selection, Unit, selection, tobis_of, unit_of, units
+from archec.export.units import OTHER, Unit, UnitSelection, selection, tobis_of, unit_of, units
 from archec.history import History
 from archec.ids import normalise_handle
 from archec.store.journal_reader import NO_BATCH
@@ -93,13 +93,13 @@ def test_every_template_is_in_one_unit(ids: list[str], jump: int) -> None:
     catalogue = cast(Catalogue, FakeCatalogue(ids))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(units_module, "_JUMP", jump)
-        found = list(units(catalogue, Selection()))
+        found = list(units(catalogue, UnitSelection()))
         assert sorted(found) == sorted({unit_of(obi) for obi in ids})
         placed = [(unit, tobi.id) for unit in found for tobi in tobis_of(catalogue, unit)]
         assert sorted(placed) == sorted((unit_of(obi), obi) for obi in set(ids))
         for archive in {unit.archive for unit in found if unit.archive}:
             wanted = {unit for unit in found if unit.archive == archive}
-            assert sorted(units(catalogue, Selection(archive))) == sorted(wanted)
+            assert sorted(units(catalogue, UnitSelection(archive))) == sorted(wanted)
 
 
 @given(st.lists(st.tuples(st.text(max_size=90), st.text(max_size=90)), min_size=2, max_size=2, unique=True))
@@ -116,8 +116,8 @@ def test_no_two_units_share_a_name(pair: list[tuple[str, str]]) -> None:
 
 
 def test_selection() -> None:
-    assert selection(None, None) == Selection()
-    assert selection("RePEc:AAA", None) == selection("aaa", None) == Selection("aaa")
+    assert selection(None, None) == UnitSelection()
+    assert selection("RePEc:AAA", None) == selection("aaa", None) == UnitSelection("aaa")
     assert selection("aaa", "sss") == selection(None, "aaa:sss") == selection("aaa", "RePEc:aaa:SSS")
     for archive, series in ((None, "sss"), ("a:b", None), ("aaa", "bbb:sss"), (None, "a:b:c"), (None, "a:")):
         with pytest.raises(UsageError):

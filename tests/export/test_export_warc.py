@@ -32,7 +32,7 @@ from archec.archive.lookup import held_at
 from archec.archive.opening import Archive
 from archec.errors import ConfigError, CorruptArchive, LockHeld, UsageError
 from archec.export import run as export_run
-from archec.export.units import Selection
+from archec.export.units import UnitSelection
 from archec.ids import target_uri
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
@@ -245,13 +245,13 @@ def test_dry_run_writes_nothing(pristine: World, vault: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        (Selection("zzz"), {"zzz.cdxj", "zzz+sss.cdxj"}),
-        (Selection("zzz", "sss"), {"zzz+sss.cdxj"}),
-        (Selection("aaa", "none"), set()),
-        (Selection("aa"), set()),
+        (UnitSelection("zzz"), {"zzz.cdxj", "zzz+sss.cdxj"}),
+        (UnitSelection("zzz", "sss"), {"zzz+sss.cdxj"}),
+        (UnitSelection("aaa", "none"), set()),
+        (UnitSelection("aa"), set()),
     ],
 )
-def test_selection(pristine: World, vault: Path, tmp_path: Path, wanted: Selection, names: set[str]) -> None:
+def test_selection(pristine: World, vault: Path, tmp_path: Path, wanted: UnitSelection, names: set[str]) -> None:
     exported(pristine, tmp_path / "v", wanted=wanted)
     assert {path.name for path in (tmp_path / "v" / "indexes").iterdir()} == names
     for name in names:

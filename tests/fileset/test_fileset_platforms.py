@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from archec.config.types import PlatformConfig
 from archec.fileset import pages
 from archec.fileset.checksums import other_checksum
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
 from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, license_of, same_origin
@@ -685,7 +685,7 @@ def test_hostile_links_take_linear_time(piece: str) -> None:
     ],
 )  # fmt: skip
 def test_a_licence_in_any_form(said: object, found: str | None) -> None:
-    assert license_of(Field(said)) == found
+    assert license_of(JsonValue(said)) == found
     item = item_of(ZenodoHelper, "https://zenodo.org/records/7", {
         "/records/7": {**made.ZENODO, "metadata": {**made.ZENODO["metadata"], "license": said}}  # type: ignore[dict-item]
     })  # fmt: skip
@@ -759,10 +759,10 @@ def test_a_token_goes_to_the_hosts_of_its_platform_and_not_in_clear(
 
 
 def test_a_further_question_is_asked_as_its_api_is() -> None:
-    assert same_origin(Field("http://zenodo.org/x"), "https://zenodo.org/api") == "https://zenodo.org/x"
+    assert same_origin(JsonValue("http://zenodo.org/x"), "https://zenodo.org/api") == "https://zenodo.org/x"
     for url in ("http://zenodo.org:80/x", "https://zenodo.org:99999/x", "https://evil.example/x"):
         with pytest.raises(PlatformError):
-            same_origin(Field(url), "https://zenodo.org/api")
+            same_origin(JsonValue(url), "https://zenodo.org/api")
 
 
 def test_a_platform_can_be_played_on_another_host() -> None:

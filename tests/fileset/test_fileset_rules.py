@@ -22,7 +22,7 @@ from archec.fileset import result as results
 from archec.fileset.checksums import Checksums, checksums, mismatch
 from archec.fileset.fields import clean, parse
 from archec.fileset.finding import identifier_of, url_of
-from archec.fileset.manifest import Manifest, Selection, as_kept, decode, encode, parts, set_safe_paths
+from archec.fileset.manifest import FileSelection, Manifest, as_kept, decode, encode, parts, set_safe_paths
 from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.paths import safe_paths, unsafe
 from archec.fileset.platforms.registry import Registry
@@ -186,7 +186,7 @@ def test_files_are_chosen_by_globs_and_unsafe_ones_are_not_fetched() -> None:
     paths = ["data/p.csv", "data/q.dta", "../x.csv", "readme.txt"]
     whole = FilesetPlatformItem(platform_name="x", manifest=[FilesetManifestFile(path) for path in paths])
     set_safe_paths(whole.manifest or [])
-    found = Selection(["*.csv", "readme*"], ["readme*"]).of(whole.manifest or [])
+    found = FileSelection(["*.csv", "readme*"], ["readme*"]).of(whole.manifest or [])
     assert [file.path for file in found] == ["data/p.csv", "../x.csv"]
     assert [file.status for file in found] == [None, "unsafe-path"]
     assert found[0].extra == {"safe_path": "data/p.csv"}

@@ -23,7 +23,7 @@ from archec.archive.report import HostFigures, Hosts, ProblemFigures, RunReport
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, hosts_plot, series_of
 from archec.monitor.runs import RunView
-from archec.monitor.status import HeldBack
+from archec.monitor.status import PendingLosses
 from archec.redif.problems import Problem
 from archec.report.changes import Incident
 from archec.report.coverage import CoverageRow
@@ -128,7 +128,7 @@ def test_a_page_is_of_bounded_size() -> None:
 
 def test_an_empty_account() -> None:
     view = RunView(1_700_000_000, "running", "running", 0, "gather", "directory", "", "{}")
-    assert_harmless(page(Account("", 1, view, series_of([]), (), (HeldBack(EVIL, 3, 1, EVIL),))))
+    assert_harmless(page(Account("", 1, view, series_of([]), (), (PendingLosses(EVIL, 3, 1, EVIL),))))
 
 
 def test_the_command_writes_the_page(memory_folder: Callable[[], Path], tmp_path: Path) -> None:

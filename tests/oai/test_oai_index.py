@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from oai_support import DOMAIN, NOON, World, code, file, paper, texts
 
-from archec.config import Collection, OaiConfig
+from archec.config import OaiCollectionConfig, OaiConfig
 from archec.errors import CatalogueError
 from archec.oai.index import Index, IndexEntry, IndexRow, ListQuery, SortKey
 from archec.oai.index_mongo import MongoIndex
@@ -223,8 +223,8 @@ def test_collections(world: World) -> None:
         file("http://h.org/a", 0),
     )
     world.show(*obis)
-    col = Collection("a b", "A and B", ("aaa",), (), ("nber.org",))
-    run = Collection("run", "", (), ("bbb:s",), (), (1_200_000_005,))
+    col = OaiCollectionConfig("a b", "A and B", ("aaa",), (), ("nber.org",))
+    run = OaiCollectionConfig("run", "", (), ("bbb:s",), (), (1_200_000_005,))
     world.use(OaiConfig(collections=(col, run)))
     world.show()
     assert len(world.identifiers(set="col:a!20b")) == 2
@@ -256,7 +256,7 @@ def test_rules_have_a_checksum() -> None:
     one, two = SetRules(("type",), ()), SetRules(("type", "dom"), ())
     assert one.checksum != two.checksum
     assert one.checksum == SetRules(("type",), ()).checksum
-    assert one.checksum != SetRules(("type",), (Collection("x"),)).checksum
+    assert one.checksum != SetRules(("type",), (OaiCollectionConfig("x"),)).checksum
 
 
 # -- harvests while the archive's writer is active ------------------------------------------------

@@ -82,3 +82,12 @@ def test_a_string_that_stands_alone_describes_what_is_above_it() -> None:
                 value = one.value if isinstance(one, ast.Expr) else None
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
                     assert isinstance(above, (ast.Assign, ast.AnnAssign)), f"{path}:{one.lineno}"
+
+
+def test_a_name_of_a_class_means_one_thing() -> None:
+    found: dict[str, list[str]] = {}
+    for path in (ROOT / "archec").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}

@@ -19,7 +19,7 @@ from archec.proof.merkle import (
     inclusion_ranges,
     leaf_hash,
 )
-from archec.proof.note import Note, new_key, parse_note, signers, signing_key, verifier_key
+from archec.proof.note import SignedNote, new_key, parse_note, signers, signing_key, verifier_key
 
 # Those of the reference implementation of certificate transparency.
 INPUTS = [
@@ -113,7 +113,7 @@ def test_every_proof_holds_and_no_other(leaves: list[bytes], data: st.DataObject
 def test_notes_are_signed_as_others_sign_them() -> None:
     key = signing_key(KEY + "\n", "a file")
     assert (str(key), str(key.verifier)) == (KEY, VERIFIER)
-    note = key.sign(Note(TEXT))
+    note = key.sign(SignedNote(TEXT))
     assert str(note) == SIGNED
     assert parse_note(SIGNED.encode()) == note
     assert signers(note, [verifier_key(VERIFIER)]) == ["PeterNeumann"]

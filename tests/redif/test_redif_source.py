@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from archec.errors import DataSetError
-from archec.redif.files import Blob, Item, Other, Source, Unread
+from archec.redif.files import Blob, DataSetSource, Item, Other, Unread
 from archec.redif.source import open_source
 
 
-def read(path: Path, max_file: int = 50_000_000) -> tuple[list[Item], Source]:
+def read(path: Path, max_file: int = 50_000_000) -> tuple[list[Item], DataSetSource]:
     with open_source(path, max_file=max_file, patterns=["*"]) as source:
         return list(source), source
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from archec.errors import DataSetError
 from archec.redif import tarball
-from archec.redif.files import Blob, Directory, Item, Source, Unread
+from archec.redif.files import Blob, DataSetSource, Directory, Item, Unread
 from archec.redif.inflate import Damaged
 from archec.redif.problems import CODES
 from archec.redif.source import open_source
@@ -46,7 +46,7 @@ def made(members: list[tuple[tarfile.TarInfo, bytes]], fmt: int = tarfile.PAX_FO
     return out.getvalue()
 
 
-def read(path: Path, data: bytes, max_file: int = MAX) -> tuple[list[Item], Source]:
+def read(path: Path, data: bytes, max_file: int = MAX) -> tuple[list[Item], DataSetSource]:
     path.write_bytes(data)
     with open_source(path, max_file=max_file, patterns=["*"]) as source:
         items = list(source)

@@ -16,7 +16,7 @@ from small_disk import small_disk
 
 from archec.archive.ledger import Ledger
 from archec.errors import StorageFailed, StorageFull
-from archec.gather.bodies import Received
+from archec.gather.bodies import ReceivedHops
 from archec.store.durable import atomic_write
 from archec.store.journal_reader import read_batches
 from archec.store.journal_writer import JournalWriter
@@ -68,7 +68,7 @@ def test_bytes_run_out(disk: Path) -> None:
         assert (again.batches, again.torn) == (batches, 0)
 
 
-@pytest.mark.parametrize("opened", [Ledger, partial(Received, run=TIST)])
+@pytest.mark.parametrize("opened", [Ledger, partial(ReceivedHops, run=TIST)])
 def test_a_disk_that_becomes_read_only(opened: Callable[[Path], Any], tmp_path: Path, monkeypatch: Any) -> None:
     """The records of downloads in progress, which are removed at the end of a run."""
 

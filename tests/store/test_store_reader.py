@@ -18,7 +18,7 @@ from archec.ids import escape, file_name
 from archec.store.durable import open_directory
 from archec.store.layout import Layout, create
 from archec.store.reader import digest, id_of_name, locate, open_held, open_obi
-from archec.store.writer import Link, Placement, Writer
+from archec.store.writer import Placement, Redirect, Writer
 
 TIST = 1352481230
 FOO, BAR = "http://a.org/foo", "http://b.org/bar"
@@ -118,7 +118,7 @@ def test_a_longer_way_round_inside_the_store_is_fine(held: Layout) -> None:
 def test_loops(held: Layout, length: int) -> None:
     ring = [FOO, *(f"http://h{i}.org/" for i in range(length - 1))]
     with Writer(held) as writer:
-        writer.commit([], [Link(TIST, one, TIST, two) for one, two in pairwise(ring)])
+        writer.commit([], [Redirect(TIST, one, TIST, two) for one, two in pairwise(ring)])
         last = ring[-1]
         place = held.root / held.path(TIST, last)
         place.parent.mkdir(exist_ok=True)
@@ -129,13 +129,13 @@ def test_loops(held: Layout, length: int) -> None:
 def test_a_chain_that_is_too_long(held: Layout) -> None:
     chain = [FOO, *(f"http://h{i}.org/" for i in range(100)), BAR]
     with Writer(held) as writer:
-        writer.commit([], [Link(TIST, one, TIST, two) for one, two in pairwise(chain)])
+        writer.commit([], [Redirect(TIST, one, TIST, two) for one, two in pairwise(chain)])
     assert "circle" in refused(held)
 
 
 def test_a_link_to_nothing(held: Layout) -> None:
     with Writer(held) as writer:
-        writer.commit([], [Link(TIST, FOO, TIST + 5, "http://gone.org/")])
+        writer.commit([], [Redirect(TIST, FOO, TIST + 5, "http://gone.org/")])
     assert "gone.org" in refused(held)
 
 

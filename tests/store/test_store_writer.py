@@ -19,7 +19,7 @@ from archec.errors import CorruptArchive, NotHeld, StorageFailed, StorageFull
 from archec.store.durable import is_temp
 from archec.store.layout import Layout, create
 from archec.store.reader import locate, open_obi
-from archec.store.writer import HardLink, Link, Placement, Stored, Writer
+from archec.store.writer import HardLink, Placement, Redirect, Stored, Writer
 
 TIST = 1352481230
 FOO, BAR = "http://a.org/foo", "http://b.org/bar"
@@ -136,7 +136,7 @@ def test_a_taken_name_is_adopted_or_occupied_and_never_altered(layout: Layout, w
 
 def test_giving_a_batch_again_finishes_it(layout: Layout, writer: Writer) -> None:
     batch = [put(writer, TIST, FOO, b"foo"), put(writer, TIST, BAR, b"bar")]
-    links, again = [Link(TIST, "http://c.org/", TIST, BAR)], [HardLink(TIST, FOO, TIST + 9, FOO)]
+    links, again = [Redirect(TIST, "http://c.org/", TIST, BAR)], [HardLink(TIST, FOO, TIST + 9, FOO)]
     assert {o.kind for o in writer.commit(batch, links, again)} == {"stored"}
     assert {o.kind for o in writer.commit(batch, links, again)} == {"adopted"}
 
@@ -149,10 +149,11 @@ def test_a_temp_that_has_gone_is_a_failure(layout: Layout, writer: Writer) -> No
 
 
 def test_a_link_in_the_place_of_a_file(layout: Layout, writer: Writer) -> None:
-    writer.commit([put(writer, TIST, BAR, b"bar")], [Link(TIST, FOO, TIST, BAR), Link(TIST, "u:x", TIST, "u:gone")])
+    links = [Redirect(TIST, FOO, TIST, BAR), Redirect(TIST, "u:x", TIST, "u:gone")]
+    writer.commit([put(writer, TIST, BAR, b"bar")], links)
     outcomes = writer.commit(
         [put(writer, TIST, FOO, b"bar"), put(writer, TIST, FOO, b"else"), put(writer, TIST, "u:x", b"x")],
-        [Link(TIST, BAR, TIST, FOO), Link(TIST, FOO, TIST, "u:x")],
+        [Redirect(TIST, BAR, TIST, FOO), Redirect(TIST, FOO, TIST, "u:x")],
     )
     assert [(o.kind, o.sha256) for o in outcomes] == [
         ("adopted", sha256(b"bar")),
@@ -168,7 +169,7 @@ def test_a_link_in_the_place_of_a_file(layout: Layout, writer: Writer) -> None:
 
 def test_redirects_are_relative_links(layout: Layout, writer: Writer) -> None:
     later = TIST + 86400
-    writer.commit([put(writer, TIST, BAR, b"bar")], [Link(TIST, FOO, TIST, BAR), Link(later, FOO, TIST, BAR)])
+    writer.commit([put(writer, TIST, BAR, b"bar")], [Redirect(TIST, FOO, TIST, BAR), Redirect(later, FOO, TIST, BAR)])
     for tist in (TIST, later):
         path = layout.root / layout.path(tist, FOO)
         assert not os.readlink(path).startswith("/")
@@ -182,7 +183,7 @@ def test_redirects_are_relative_links(layout: Layout, writer: Writer) -> None:
 
 def test_a_chain_is_kept_hop_by_hop(layout: Layout, writer: Writer) -> None:
     chain = [f"http://h{i}.org/{'x' * 300 * (i % 2)}" for i in range(6)]
-    links = [Link(TIST, one, TIST, two) for one, two in pairwise(chain)]
+    links = [Redirect(TIST, one, TIST, two) for one, two in pairwise(chain)]
     writer.commit([put(writer, TIST, chain[-1], b"end")], links)
     hops = locate(layout, TIST, chain[0]).hops
     assert [hop.id for hop in hops] == [None if len(obi) > 200 else obi for obi in chain[1:]]
@@ -198,7 +199,7 @@ def test_a_final_slash_needs_no_link(
     source, goal = pair if slash_first else pair[::-1]
     before = "http://z.org/"
     batch = [put(writer, TIST, goal, b"body")]
-    outcomes = writer.commit(batch, [Link(TIST, before, TIST, source), Link(TIST, source, TIST, goal)])
+    outcomes = writer.commit(batch, [Redirect(TIST, before, TIST, source), Redirect(TIST, source, TIST, goal)])
     assert [o.kind for o in outcomes] == ["stored"] * 3
     # A name that was cut does not tell its id, so that only there a link is made.
     assert os.path.lexists(layout.root / layout.path(TIST, source)) == (len(tail) > 200)
@@ -206,7 +207,7 @@ def test_a_final_slash_needs_no_link(
 
 
 def test_a_redirect_to_itself_makes_no_link(layout: Layout, writer: Writer) -> None:
-    writer.commit([put(writer, TIST, FOO, b"foo")], [Link(TIST, FOO, TIST, FOO)])
+    writer.commit([put(writer, TIST, FOO, b"foo")], [Redirect(TIST, FOO, TIST, FOO)])
     assert read(layout, TIST, FOO) == b"foo"
 
 
@@ -214,7 +215,7 @@ def test_a_redirect_to_itself_makes_no_link(layout: Layout, writer: Writer) -> N
 def test_restated_contents(layout: Layout, fake_disk: FakeDisk, no_links: bool) -> None:
     fake_disk.no_links = no_links
     with Writer(layout, disk=fake_disk) as writer:
-        writer.commit([put(writer, TIST, BAR, b"bar")], [Link(TIST, FOO, TIST, BAR)])
+        writer.commit([put(writer, TIST, BAR, b"bar")], [Redirect(TIST, FOO, TIST, BAR)])
         again = [HardLink(TIST, FOO, TIST + 5, FOO), HardLink(TIST, "u:gone", TIST + 5, "u:gone")]
         outcomes = writer.commit([], [], again)
         assert [o.kind for o in outcomes] == ["stored", "missing"]
@@ -236,7 +237,7 @@ def test_the_order_of_a_batch(layout: Layout, fake_disk: FakeDisk) -> None:
         writer.commit([first])
         batch = [put(writer, TIST + i, FOO, b"foo%d" % i) for i in (1, 2)]
         fake_disk.log.clear()
-        writer.commit(batch, [Link(TIST, FOO, TIST, BAR)], [HardLink(TIST, BAR, TIST + 1, BAR)])
+        writer.commit(batch, [Redirect(TIST, FOO, TIST, BAR)], [HardLink(TIST, BAR, TIST + 1, BAR)])
     sync = "syncfs" if fake_disk.trusts_syncfs_at(layout.root) else "fsync"
     assert fake_disk.order == [sync, "rename", "symlink", "link", "fsync_dir"]
     synced = [path for what, path in fake_disk.log if what == "fsync_dir"]

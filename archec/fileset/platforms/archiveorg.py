@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote, urljoin
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -70,7 +70,7 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         )  # fmt: skip
 
 
-def _file(row: Field, item: str, base: str, *, may_read: bool) -> FilesetManifestFile | None:
+def _file(row: JsonValue, item: str, base: str, *, may_read: bool) -> FilesetManifestFile | None:
     """The row of an uploaded file; None for one that archive.org added."""
     name = row["name"].text()
     added = (*_OWN, *(_OF_TORRENTS if item.startswith("academictorrents_") else ()))
@@ -84,5 +84,5 @@ def _file(row: Field, item: str, base: str, *, may_read: bool) -> FilesetManifes
     return manifest_file(name, row["size"].whole_or_none(), sums, url, None, extra, status)
 
 
-def _first(field: Field) -> str:
+def _first(field: JsonValue) -> str:
     return next((text for one in field.one_or_more() if (text := one.text_or_none())), "")

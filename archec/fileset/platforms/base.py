@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from archec.config.types import PlatformConfig
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.result import request as request_from
 from archec.fileset.status import (
@@ -59,7 +59,7 @@ class PlatformAnswer(Struct, frozen=True):
     body: bytes = b""
     is_cut: bool = False
 
-    def json(self) -> Field:
+    def json(self) -> JsonValue:
         """Parses the body as JSON. Raises as ``check`` does, and PlatformError if it is not JSON."""
         self.check()
         return fields.parse(self.body)
@@ -312,14 +312,14 @@ def item_name(*parts: str) -> str:
     return _ITEM_NAME.sub("_", "-".join(filter(None, parts)))[:100].strip("._-")
 
 
-def license_of(field: Field) -> str | None:
+def license_of(field: JsonValue) -> str | None:
     """The licence in a field, possibly within an object or list: its URL, id or name; None if there is none."""
     first = next(field.one_or_more(), field)
     values = [first[name].raw for name in ("url", "uri", "id", "name")] if first.is_object else [first.raw]
     return next((fields.clean(one) for one in values if isinstance(one, str) and one.lower() not in ("", "none")), None)
 
 
-def download_url(field: Field, base: str) -> str:
+def download_url(field: JsonValue, base: str) -> str:
     """The absolute URL in a field. Raises PlatformError if it is not an http(s) URL."""
     text = field.text().strip()
     try:
@@ -333,7 +333,7 @@ def download_url(field: Field, base: str) -> str:
     return url
 
 
-def same_origin(field: Field, base: str) -> str:
+def same_origin(field: JsonValue, base: str) -> str:
     """As :func:`download_url`, for a URL to send a question to: its host must be that of the API, because of tokens. An
     http URL becomes https if the API's is."""
     url = download_url(field, base)
@@ -360,7 +360,7 @@ def check_known(asked: str, known: str) -> None:
         raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
 
 
-def check_count(stated: Field, listed: int) -> None:
+def check_count(stated: JsonValue, listed: int) -> None:
     """Raises PlatformError if a platform lists fewer files than it says there are."""
     count = stated.whole_or_none()
     if count is not None and count > listed:
@@ -370,10 +370,10 @@ def check_count(stated: Field, listed: int) -> None:
 def paged_files(
     page: str,
     base: str,
-    rows: Callable[[Field], Field],
-    files: Callable[[Field], Iterable[FilesetManifestFile]],
-    following: Callable[[Field], Field],
-    total: Callable[[Field], Field] = lambda body: Field(None),
+    rows: Callable[[JsonValue], JsonValue],
+    files: Callable[[JsonValue], Iterable[FilesetManifestFile]],
+    following: Callable[[JsonValue], JsonValue],
+    total: Callable[[JsonValue], JsonValue] = lambda body: JsonValue(None),
 ) -> FileQuestions:
     """Asks for all pages of a list and returns the files of their rows. ``following`` gets the link to the next page,
     null on the last one, ``total`` the number of rows that the last page states. Raises PlatformError for a list

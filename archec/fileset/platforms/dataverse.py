@@ -12,7 +12,7 @@ from collections.abc import Generator
 from urllib.parse import urljoin
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -120,7 +120,7 @@ class DataverseHelper(FilesetPlatformHelper):
                 rows = _data(answer)
             return self._item(url, base, known, version, rows)
 
-    def _item(self, url: str, base: str, known: str, version: Field, rows: Field) -> FilesetPlatformItem:
+    def _item(self, url: str, base: str, known: str, version: JsonValue, rows: JsonValue) -> FilesetPlatformItem:
         now = int(time.time())
         may_read = self.may_read(base)
         manifest = [_file(row, base, now, may_read=may_read) for row in rows.items()]
@@ -149,7 +149,7 @@ def _pid(url: str) -> str | None:
     return pid if _PID.fullmatch(pid) else None
 
 
-def _data(answer: PlatformAnswer) -> Field:
+def _data(answer: PlatformAnswer) -> JsonValue:
     body = answer.json()
     if body["status"].raw == "ERROR":
         raise PlatformError(f"status: the answer is an error{answer.message}")
@@ -173,7 +173,7 @@ def _parent(base: str, pid: str | None, number: str | None) -> Generator[Questio
     raise PlatformError(f"{data['datasetVersion'].shown}: the answer does not say of which data set the file is")
 
 
-def _known(data: Field, version: Field) -> str:
+def _known(data: JsonValue, version: JsonValue) -> str:
     for field in (version["datasetPersistentId"], data["datasetPersistentId"]):
         if not field.is_null:
             return field.text()
@@ -181,7 +181,7 @@ def _known(data: Field, version: Field) -> str:
     return f"{protocol}:{authority}/{data['identifier'].text()}"
 
 
-def _check_state(version: Field) -> None:
+def _check_state(version: JsonValue) -> None:
     state = version["versionState"].text_or_none() or "RELEASED"
     if state == "DEACCESSIONED":
         raise PlatformGone("the version was deaccessioned")
@@ -189,18 +189,18 @@ def _check_state(version: Field) -> None:
         raise PlatformNotFound(f"the version is not published: {state[:40]}")
 
 
-def _order(version: Field) -> tuple[int, ...]:
+def _order(version: JsonValue) -> tuple[int, ...]:
     major, minor = version["versionNumber"].whole_or_none(), version["versionMinorNumber"].whole_or_none()
     return () if major is None else (major, minor or 0)
 
 
-def _is_version(version: Field, wanted: str) -> bool:
+def _is_version(version: JsonValue, wanted: str) -> bool:
     """Whether a version has the number ``wanted`` (``2.0``; ``2`` matches any 2.x)."""
     numbers = tuple(int(part[:9]) for part in wanted.split("."))
     return not version.is_null and _order(version)[: len(numbers)] == numbers
 
 
-def _file(row: Field, base: str, now: int, *, may_read: bool) -> FilesetManifestFile:
+def _file(row: JsonValue, base: str, now: int, *, may_read: bool) -> FilesetManifestFile:
     data = row["dataFile"]
     original = data["originalFileName"].text_or_none()
     is_tabular = bool(original) or data["tabularData"].flag() or not data["originalFileFormat"].is_null
@@ -234,7 +234,7 @@ def _file(row: Field, base: str, now: int, *, may_read: bool) -> FilesetManifest
     return manifest_file(path, size, sums, url, mimetype, extra, status)
 
 
-def _closed(row: Field, data: Field, extra: dict[str, object], now: int) -> str | None:
+def _closed(row: JsonValue, data: JsonValue, extra: dict[str, object], now: int) -> str | None:
     """The status of a file that is not available, None if it is. Adds the reason and the end of an embargo to
     ``extra``."""
     embargo = row["embargo"] if not row["embargo"].is_null else data["embargo"]
@@ -252,7 +252,7 @@ def _closed(row: Field, data: Field, extra: dict[str, object], now: int) -> str 
     return None
 
 
-def _title(version: Field) -> str | None:
+def _title(version: JsonValue) -> str | None:
     fields = version["metadataBlocks"]["citation"]["fields"].items()
     titles = (field["value"] for field in fields if field["typeName"].raw == "title")
     return next((title.text_or_none() for title in titles if isinstance(title.raw, str)), None)

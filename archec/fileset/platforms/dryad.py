@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urljoin
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -64,7 +64,7 @@ class DryadHelper(FilesetPlatformHelper):
         )  # fmt: skip
 
 
-def _check_open(data: Field) -> None:
+def _check_open(data: JsonValue) -> None:
     """Raises the FilesetProblem of a data set that was withdrawn, or is not public."""
     state, published = data["curationStatus"].text_or_none(), data["publicationDate"]
     if state in ("Withdrawn", "Retracted"):
@@ -76,11 +76,11 @@ def _check_open(data: Field) -> None:
         raise PlatformRestrictedError(f"the files are embargoed{until}", due=published.tist())
 
 
-def _files(rows: Field, base: str) -> Iterator[FilesetManifestFile]:
+def _files(rows: JsonValue, base: str) -> Iterator[FilesetManifestFile]:
     return (_file(row, base) for row in rows.items() if row["status"].text_or_none() != "deleted")
 
 
-def _file(row: Field, base: str) -> FilesetManifestFile:
+def _file(row: JsonValue, base: str) -> FilesetManifestFile:
     links = row["_links"]
     names = ("stash:download", "stash:file-download")
     link = next((links[name]["href"] for name in names if not links[name].is_null), None)

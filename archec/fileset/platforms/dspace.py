@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 
 from archec.fileset.checksums import Checksums, checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FileQuestions,
@@ -64,10 +64,10 @@ class DspaceHelper(FilesetPlatformHelper):
 
 
 def _collection(
-    body: Field, asked: str, known: str, server: str, rest: str
+    body: JsonValue, asked: str, known: str, server: str, rest: str
 ) -> Generator[Question, PlatformAnswer, None]:
     """Raises FilesetPlatformScopeError with some members of a collection or community."""
-    members: list[Field] = []
+    members: list[JsonValue] = []
     if rest:
         answer = yield Question(f"{rest}/handle/{asked}?expand=items,collections,subCommunities")
         listed = answer.json()
@@ -81,7 +81,7 @@ def _collection(
     raise FilesetPlatformScopeError(f"{asked} is a {body['type'].text()[:40]}, not an item", members=ids)
 
 
-def _old_files(body: Field, rest: str) -> list[FilesetManifestFile]:
+def _old_files(body: JsonValue, rest: str) -> list[FilesetManifestFile]:
     if not body["bitstreams"].is_list:
         raise body["bitstreams"].error("a list")
     return [
@@ -94,20 +94,20 @@ def _old_files(body: Field, rest: str) -> list[FilesetManifestFile]:
     ]  # fmt: skip
 
 
-def _old_link(link: Field, rest: str) -> str:
+def _old_link(link: JsonValue, rest: str) -> str:
     """The download URL of a file: a path below the API in version 5, below the host in version 6."""
     own = link.text().removeprefix("/rest")
     return f"{rest}{own}" if own.startswith("/bitstreams/") else download_url(link, rest)
 
 
 def _new_files(url: str, base: str) -> FileQuestions:
-    def files(rows: Field) -> Iterator[FilesetManifestFile]:
+    def files(rows: JsonValue) -> Iterator[FilesetManifestFile]:
         for row in rows.items():
             link = download_url(row["_links"]["content"]["href"], base)
             size, extra = row["sizeBytes"].whole_or_none(), {"file_id": row["uuid"].word_or_none()}
             yield manifest_file(row["name"].text(), size, _sums(row), link, None, extra)
 
-    def bundles(rows: Field) -> Iterable[FilesetManifestFile]:
+    def bundles(rows: JsonValue) -> Iterable[FilesetManifestFile]:
         for bundle in rows.items():
             if bundle["name"].text_or_none() == "ORIGINAL":
                 lists.append(same_origin(bundle["_links"]["bitstreams"]["href"], base))
@@ -122,14 +122,14 @@ def _new_files(url: str, base: str) -> FileQuestions:
     return manifest
 
 
-def _next(body: Field) -> Field:
+def _next(body: JsonValue) -> JsonValue:
     return body["_links"]["next"]["href"]
 
 
-def _total(body: Field) -> Field:
+def _total(body: JsonValue) -> JsonValue:
     return body["page"]["totalElements"]
 
 
-def _sums(row: Field) -> Checksums:
+def _sums(row: JsonValue) -> Checksums:
     checksum = row["checkSum"]
     return checksums(checksum["value"].text_or_none(), kind=checksum["checkSumAlgorithm"].text_or_none())

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     MOST_FILES,
@@ -97,7 +97,7 @@ class FigshareHelper(FilesetPlatformHelper):
         restricted = self.restricted(base, lambda: _check_open(article))
         if len(rows) == _MOST_SHOWN and not self.shows_all:
             rows = yield from _all_rows(where, article, rows)
-        folders = article["folder_structure"] if article["folder_structure"].is_object else Field(None)
+        folders = article["folder_structure"] if article["folder_structure"].is_object else JsonValue(None)
         files = [_file(row, folders, base) for row in rows]
         place = next((link[1] for file in files if (link := _DOWNLOAD.fullmatch(file.platform_url or ""))), None)
         return self.item(
@@ -120,7 +120,7 @@ class FourTuHelper(FigshareHelper):
     shows_all: ClassVar[bool] = True
 
 
-def _check_open(article: Field) -> None:
+def _check_open(article: JsonValue) -> None:
     """Raises the FilesetProblem of an article without files that are public."""
     public, embargoed = article["is_public"], article["is_embargoed"].flag()
     until = article["embargo_date"]
@@ -136,10 +136,12 @@ def _check_open(article: Field) -> None:
         raise PlatformRestrictedError("the article does not list its files, as during an embargo", due=until.tist())
 
 
-def _all_rows(where: str, article: Field, shown: list[Field]) -> Generator[Question, PlatformAnswer, list[Field]]:
+def _all_rows(
+    where: str, article: JsonValue, shown: list[JsonValue]
+) -> Generator[Question, PlatformAnswer, list[JsonValue]]:
     """Asks for the files of an article, page by page. ``shown`` are those that it lists itself; they are all if there
     are no such pages and they have its size."""
-    rows: list[Field] = []
+    rows: list[JsonValue] = []
     while len(rows) % _PAGE == 0 and len(rows) <= MOST_FILES:
         answer = yield Question(f"{where}/files?page={len(rows) // _PAGE + 1}&page_size={_PAGE}")
         size = sum(row["size"].whole_or_none() or 0 for row in shown)
@@ -149,11 +151,11 @@ def _all_rows(where: str, article: Field, shown: list[Field]) -> Generator[Quest
         if not more:
             break
         rows += more
-    check_count(Field(len(shown), "files"), len(rows))
+    check_count(JsonValue(len(shown), "files"), len(rows))
     return rows
 
 
-def _file(row: Field, folders: Field, base: str) -> FilesetManifestFile:
+def _file(row: JsonValue, folders: JsonValue, base: str) -> FilesetManifestFile:
     number, size = row["id"].word_or_none(), row["size"].whole_or_none()
     folder = folders[number or ""].text_or_none()
     path = f"{folder.strip('/')}/{row['name'].text()}" if folder else row["name"].text()
@@ -166,7 +168,7 @@ def _file(row: Field, folders: Field, base: str) -> FilesetManifestFile:
     return manifest_file(path, size, sums, url, row["mimetype"].text_or_none(), extra)
 
 
-def _item_meta(article: Field) -> dict[str, object]:
+def _item_meta(article: JsonValue) -> dict[str, object]:
     return {
         "date": article["published_date"].text_or_none(),
         "doi": article["doi"].text_or_none(),

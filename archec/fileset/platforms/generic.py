@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from archec.errors import BadName
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums, checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.pages import Page, objects_of
 from archec.fileset.platforms.base import (
@@ -179,7 +179,7 @@ def _key(url: str) -> str:
         return url
 
 
-def _json_links(body: Field, base: str) -> Iterator[TypedLink]:
+def _json_links(body: JsonValue, base: str) -> Iterator[TypedLink]:
     for context in body["linkset"].items():
         anchor = _joined(base, context["anchor"].text_or_none())
         for relation, targets in context.members():
@@ -199,16 +199,16 @@ def _linked(link: TypedLink) -> FilesetManifestFile:
     )  # fmt: skip
 
 
-def _is_dataset(one: Field) -> bool:
+def _is_dataset(one: JsonValue) -> bool:
     return any(kind.raw in _DATASETS for kind in one["@type"].one_or_more())
 
 
 class _Described:
     """The first Dataset among the objects of a JSON-LD document; null if there is none."""
 
-    def __init__(self, objects: Iterable[Field]) -> None:
+    def __init__(self, objects: Iterable[JsonValue]) -> None:
         nodes = list(objects)
-        self.dataset = next((one for one in nodes if _is_dataset(one)), Field(None))
+        self.dataset = next((one for one in nodes if _is_dataset(one)), JsonValue(None))
         self._nodes = {name: one for one in nodes if isinstance(name := one["@id"].raw, str)}
 
     def files(self, base: str) -> Iterator[FilesetManifestFile]:
@@ -221,7 +221,7 @@ class _Described:
                 yield _distribution(one, base)
 
 
-def _distribution(one: Field, base: str) -> FilesetManifestFile:
+def _distribution(one: JsonValue, base: str) -> FilesetManifestFile:
     url = download_url(_plain(one["contentUrl"]), base)
     name = _plain(one["name"]).text_or_none() or unquote(urlsplit(url).path.rpartition("/")[2]) or host_of(url)
     kinds = ("sha256", "md5", "sha1")
@@ -231,15 +231,15 @@ def _distribution(one: Field, base: str) -> FilesetManifestFile:
     return manifest_file(name, None if size.is_null else _size(size), merged, url, mimetype)
 
 
-def _plain(field: Field) -> Field:
+def _plain(field: JsonValue) -> JsonValue:
     """A value of JSON-LD: the first one of a list, and that in an object with a language, a type or an id."""
-    first = next(field.one_or_more(), Field(None, field.path))
+    first = next(field.one_or_more(), JsonValue(None, field.path))
     if not first.is_object:
         return first
     return first["@id"] if first["@value"].is_null else first["@value"]
 
 
-def _size(field: Field) -> int | None:
+def _size(field: JsonValue) -> int | None:
     """A size in bytes; None for other text, such as ``2.5 MB``, which is rounded."""
     if not isinstance(field.raw, str):
         return field.whole_or_none()

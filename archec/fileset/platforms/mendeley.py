@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -59,7 +59,7 @@ class MendeleyHelper(FilesetPlatformHelper):
         )  # fmt: skip
 
 
-def _file(row: Field, folders: Mapping[str, tuple[str, str]], known: str, base: str) -> FilesetManifestFile:
+def _file(row: JsonValue, folders: Mapping[str, tuple[str, str]], known: str, base: str) -> FilesetManifestFile:
     details = row["content_details"]
     sums = checksums(details["sha256_hash"].text_or_none(), kind="sha256")
     size = details["size"] if not details["size"].is_null else row["size"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urljoin
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     MOST_FILES,
@@ -76,7 +76,7 @@ class OsfHelper(FilesetPlatformHelper):
         return super().domain(url).removeprefix("api.")
 
 
-def _check_open(attributes: Field) -> None:
+def _check_open(attributes: JsonValue) -> None:
     if attributes["withdrawn"].flag():
         raise PlatformGone("the registration was withdrawn")
     until = attributes["embargo_end_date"]
@@ -90,7 +90,7 @@ def _files(url: str, base: str) -> FileQuestions:
     manifest: list[FilesetManifestFile] = []
     folders = [url]
 
-    def files(rows: Field) -> Iterator[FilesetManifestFile]:
+    def files(rows: JsonValue) -> Iterator[FilesetManifestFile]:
         if not rows.is_list:
             raise rows.error("a list")
         for row in rows.items():
@@ -110,7 +110,7 @@ def _files(url: str, base: str) -> FileQuestions:
     return sorted(manifest, key=lambda file: file.path)
 
 
-def _file(row: Field, attributes: Field, base: str) -> FilesetManifestFile:
+def _file(row: JsonValue, attributes: JsonValue, base: str) -> FilesetManifestFile:
     path = (attributes["materialized_path"].text_or_none() or attributes["name"].text()).removeprefix("/")
     hashes = attributes["extra"]["hashes"]
     sums = checksums(*(f"{kind}:{value}" for kind in ("md5", "sha256") if (value := hashes[kind].text_or_none())))

@@ -11,7 +11,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import Field, tist_of
+from archec.fileset.fields import JsonValue, tist_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -74,7 +74,7 @@ class InvenioHelper(FilesetPlatformHelper):
             listed = answer.json()
             rows = listed["entries"] if listed["contents"].is_null else listed["contents"]  # B2SHARE: a bucket
         folder = record["links"]["files"].text_or_none()
-        pairs: Iterable[tuple[str | None, Field]] = rows.members() if rows.is_object else (
+        pairs: Iterable[tuple[str | None, JsonValue]] = rows.members() if rows.is_object else (
             (None, row) for row in rows.items()
         )  # fmt: skip
         manifest = [_file(row, key, known, base, folder) for key, row in pairs]
@@ -83,7 +83,7 @@ class InvenioHelper(FilesetPlatformHelper):
         if record["files"].is_object:
             check_count(record["files"]["count"], len(manifest))
         meta = record["metadata"]
-        relation = next(meta["relations"]["version"].items(), Field(None))
+        relation = next(meta["relations"]["version"].items(), JsonValue(None))
         index = relation["index"].whole_or_none()
         return self.item(
             url, known, manifest, title=_title(meta), version=known, work_id=concept,
@@ -112,7 +112,7 @@ class B2shareHelper(InvenioHelper):
     hosts: ClassVar[tuple[str, ...]] = ("b2share.eudat.eu", "b2share.fz-juelich.de")
 
 
-def _single(body: Field) -> Field:
+def _single(body: JsonValue) -> JsonValue:
     """The record in an answer, which may be a search result with one hit."""
     hits = body["hits"]["hits"]
     if "hits" not in body:
@@ -125,7 +125,7 @@ def _single(body: Field) -> Field:
     return found[0]
 
 
-def _concept(record: Field) -> str:
+def _concept(record: JsonValue) -> str:
     """The id of all versions together; empty if the record does not state it."""
     for field in (record["conceptrecid"], record["parent"]["id"]):
         if not field.is_null:
@@ -144,7 +144,7 @@ def _check_scope(asked: str, known: str, concept: str, *, follow: bool) -> None:
         check_known(asked, known)
 
 
-def _check_published(record: Field) -> None:
+def _check_published(record: JsonValue) -> None:
     status = record["status"].raw
     if isinstance(status, int) and not isinstance(status, bool) and status >= 400:
         raise PlatformError(f"status: the answer is an error, {status}")
@@ -156,7 +156,7 @@ def _check_published(record: Field) -> None:
         raise PlatformNotFound("the record is a draft")
 
 
-def _rows(record: Field) -> Field:
+def _rows(record: JsonValue) -> JsonValue:
     """The files that the record lists; null if it lists none. Raises EmptyManifest if files are disabled."""
     rows = record["files"]
     if not rows.is_object:
@@ -166,7 +166,7 @@ def _rows(record: Field) -> Field:
     return rows["entries"]
 
 
-def _check_open(record: Field) -> None:
+def _check_open(record: JsonValue) -> None:
     """Raises PlatformRestrictedError for a record whose files are not open."""
     meta = record["metadata"]
     right = meta["access_right"].text_or_none()
@@ -183,13 +183,13 @@ def _check_open(record: Field) -> None:
     raise PlatformRestrictedError(f"the files are {word}{date}", due=tist_of(until) if until else 0)
 
 
-def _file(row: Field, key: str | None, record: str, base: str, folder: str | None) -> FilesetManifestFile:
+def _file(row: JsonValue, key: str | None, record: str, base: str, folder: str | None) -> FilesetManifestFile:
     path = key or row["key"].text_or_none() or row["filename"].text()
     size = row["size"] if not row["size"].is_null else row["filesize"]
     links = row["links"]
     link = next((links[name] for name in ("content", "download", "self") if not links[name].is_null), links["self"])
     if link.is_null and folder:  # a bucket of B2SHARE, or the list of files of a record
-        link = Field(f"{folder}/{quote(path)}{'/content' if folder.endswith('/files') else ''}", link.path)
+        link = JsonValue(f"{folder}/{quote(path)}{'/content' if folder.endswith('/files') else ''}", link.path)
     url = download_url(link, base)
     named = _NAMED_RECORD.search(url.partition("?")[0])
     if named is not None and named[1] != record:
@@ -199,13 +199,13 @@ def _file(row: Field, key: str | None, record: str, base: str, folder: str | Non
     return manifest_file(path, size.whole_or_none(), sums, url, kind, {"file_id": row["id"].word_or_none()})
 
 
-def _title(meta: Field) -> str | None:
+def _title(meta: JsonValue) -> str | None:
     """The title; B2SHARE has a list of them."""
-    first = next(meta["titles"].items(), Field(None))["title"] if meta["title"].is_null else meta["title"]
+    first = next(meta["titles"].items(), JsonValue(None))["title"] if meta["title"].is_null else meta["title"]
     return first.text_or_none()
 
 
-def _item_meta(record: Field, meta: Field) -> dict[str, object]:
+def _item_meta(record: JsonValue, meta: JsonValue) -> dict[str, object]:
     creators = [name for one in meta["creators"].items() if (name := _creator(one))]
     return {
         "date": meta["publication_date"].text_or_none(),
@@ -217,6 +217,6 @@ def _item_meta(record: Field, meta: Field) -> dict[str, object]:
     }
 
 
-def _creator(one: Field) -> str | None:
+def _creator(one: JsonValue) -> str | None:
     person = one["person_or_org"]
     return person["name"].text_or_none() if person.is_object else one["name"].text_or_none()
