@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from archec.config import FetchConfig
 from archec.errors import BadName
-from archec.web.faults import BadUrl, ProtocolError, TooLarge, Truncated, WebError
+from archec.web.faults import BadUrl, ProtocolError, ReadError, TooLarge, Truncated, WebError
 from archec.web.h1 import Answer
 from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
 from archec.web.location import location_of
@@ -204,8 +204,9 @@ class Client:
         return Attempt(replace(seen, kind="body", temp=name, md5=md5, sha256=sha256, size=size, head=head))
 
     async def _drain(self, flight: Flight, response: Response) -> None:
-        """Reads a small unwanted body so that its connection can be reused."""
-        with suppress(WebError):
+        """Reads a small unwanted body so that its connection can be reused. Raises TimedOut; other faults of the body
+        do not matter."""
+        with suppress(ReadError, ProtocolError):
             async for chunk in response:
                 flight.received += len(chunk)
                 self.progress(len(chunk), 0)

@@ -142,8 +142,10 @@ class FetchPool:
     # -- in and out -------------------------------------------------------------------------------
 
     def submit(self, tasks: Sequence[FetchTask]) -> None:
-        """Submits tasks. Their URLs are normalised; each is pending at most once."""
+        """Submits tasks. Their URLs are normalised. Raises ValueError for a URL whose hop is still awaited."""
         for task in tasks:
+            if task.url in self._open:
+                raise ValueError(f"{task.url} is pending")
             try:
                 host = host_of(task.url)
             except IndexError:

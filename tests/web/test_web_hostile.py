@@ -68,6 +68,16 @@ def test_faults_that_may_pass_are_tried_again_and_others_are_not(hostile: Hostil
     assert [hostile.counts[path] for path in lasting] == [1] * len(lasting)
 
 
+@pytest.mark.parametrize("status", [200, 302, 404, 503])
+def test_a_body_that_stalls_is_a_timeout_also_where_it_is_not_wanted(
+    hostile: Hostile, tmp_path: Path, status: int
+) -> None:
+    url = hostile.url(f"/silent-body?status={status}")
+    hop = fetch_one(tmp_path, url, settings(retries=0, idle_timeout=0.2))
+    assert (hop.kind, hop.outcome, hop.status) == ("failed", Outcome.TIMEOUT, status)
+    assert hop.message == "silent for 0.2 s in mid-body"
+
+
 def test_headers_with_junk_are_cleaned(hostile: Hostile, tmp_path: Path) -> None:
     hop = fetch_one(tmp_path, hostile.url("/junk-header"))
     assert hop.kind == "body"

@@ -80,6 +80,17 @@ def test_what_is_no_url_comes_back_at_once(tmp_path: Path) -> None:
         assert {hop.outcome for hop in collect_all(fetching)} == {Outcome.BAD_URL}
 
 
+def test_a_url_is_pending_once(hostile: Hostile, tmp_path: Path) -> None:
+    task = FetchTask(hostile.url("/ok/1"))
+    with pool(tmp_path, settings(workers=1)) as fetching:
+        for _ in range(2):  # again once its hop is there
+            fetching.submit([task])
+            with pytest.raises(ValueError, match="/ok/1 is pending"):
+                fetching.submit([task])
+            assert fetching.pending == 1
+            assert [hop.kind for hop in collect_all(fetching)] == ["body"]
+
+
 def test_bytes_of_large_files_are_reported_as_they_come(hostile: Hostile, tmp_path: Path) -> None:
     config = settings(workers=1, max_size=10**12, min_rate=0, retries=0)
     with pool(tmp_path, config) as fetching:
@@ -98,7 +109,7 @@ def test_stopping_leaves_nothing_behind(hostile: Hostile, tmp_path: Path) -> Non
     fetching = pool(tmp_path, settings(max_size=10**12, idle_timeout=30.0))
     with fetching:
         pids = fetching.pids
-        paths = [path for n in range(20) for path in ("/drip", f"/ok/{n}", "/never")]
+        paths = [path for n in range(20) for path in (f"/drip/{n}", f"/ok/{n}", f"/never/{n}")]
         fetching.submit([FetchTask(hostile.url(path, 1 + n % 3)) for n, path in enumerate(paths)])
         wait_for(lambda: any(tmp_path.iterdir()))
         started = time.monotonic()

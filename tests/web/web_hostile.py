@@ -297,7 +297,9 @@ async def slow_head(server: Hostile, writer: asyncio.StreamWriter, asked: Asked)
 
 @behaviour
 async def silent_body(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nxxxx")
+    """Of a file, or of an answer with another ``status``."""
+    status = asked.query.get("status", "200")
+    writer.write(f"HTTP/1.1 {status} Because\r\nLocation: /ok\r\nContent-Length: 1000\r\n\r\nxxxx".encode())
     await asyncio.sleep(60)
     return False
 
