@@ -12,6 +12,7 @@ from archec.archive.absence import directory_of
 from archec.catalogue.model import Coverage
 from archec.digest import sha256_hex
 from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool, line_of
+from archec.ids import MAX_ID
 from archec.redif.files import Blob, DataSetSource, Known, Other, Unread
 from archec.redif.precedence import below_root, standing
 from archec.redif.problems import CHANGED, Problem
@@ -163,9 +164,10 @@ def _read(blob: Blob, texts: BinaryIO) -> ChunkRead:
         if not template.id:
             continue
         length = len(template.text)
+        handle = template.handle if len(template.handle) <= MAX_ID else template.id  # lines are held in memory
         row = SeenRow(
             template.id, sha256_hex(template.text), standing(template.handle, template.id, blob.path), path, there,
-            blob.member, (blob.part << 32) + template.index, template.handle, template.line, found.encoding,
+            blob.member, (blob.part << 32) + template.index, handle, template.line, found.encoding,
             number, start, length,
         )  # fmt: skip
         lines.append(line_of(row))

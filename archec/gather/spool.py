@@ -182,18 +182,19 @@ class Spool:
 
     def found(self, superseded: frozenset[int], listing: BinaryIO | None = None) -> Iterator[Winner]:
         """The winner of each id, by id (:func:`archec.redif.precedence.rank`). Writes the places of handles that occur
-        more than once to ``listing``, the winner first."""
+        more than once to ``listing``: the winner first, the others in the order of the data set."""
         rows = (row for row in map(row_of, self._seen) if row.member not in superseded)
         row = next(rows, None)
         while row is not None:
-            winner, others, places = row, 0, list[str]()
+            winner, others, places = row, 0, list[tuple[int, int, str]]()
             while (row := next(rows, None)) is not None and row.id == winner.id:
                 others += 1
                 least, winner = (winner, row) if _rank(row) > _rank(winner) else (row, winner)
                 if listing is not None:
-                    places.append(f"{least.place}:{least.line}")
+                    places.append((least.member, least.number, f"{least.place}:{least.line}"))
             if places and listing is not None:
-                text = "\t".join([winner.id, str(others + 1), f"{winner.place}:{winner.line}", *places])
+                losers = [place for _, _, place in sorted(places)]
+                text = "\t".join([winner.id, str(others + 1), f"{winner.place}:{winner.line}", *losers])
                 listing.write(f"{text}\n".encode("utf-8", "surrogateescape"))
             yield Winner(winner, others)
 

@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_disk import small_disk
 
@@ -20,8 +21,11 @@ from archec.errors import StorageFailed, StorageFull
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.holding_back import GoneFiles
 from archec.gather.options import Options
-from archec.gather.spool import ChunkRead, FileRow, Loss, SeenRow, Spool, line_of
+from archec.gather.reading import chunk_reader
+from archec.gather.spool import ChunkRead, FileRow, Loss, SeenRow, Spool, line_of, row_of
 from archec.gather.writing import Job, writing
+from archec.ids import MAX_ID
+from archec.redif.files import Blob
 from archec.store.layout import create
 
 
@@ -48,6 +52,52 @@ def test_any_rows_come_by_id(lots: list[list[str]]) -> None:
             numbers = [n for n, obi in enumerate(every) if obi == winner.id]
             assert winner == row(winner.id, max(numbers))._replace(place=f"{winner.id}\n")
             assert others == len(numbers) - 1
+
+
+def test_places_of_a_repeated_handle_are_listed_in_the_order_of_the_data_set(tmp_path: Path) -> None:
+    """Though what was seen is sorted by the texts."""
+    rows = [
+        row("RePEc:aaa:sss:1", n, member)._replace(own=own, sha256=sha256(b"%d %d" % (n, member)).hexdigest())
+        for member, own in ((1, 1), (2, 3), (3, 0))
+        for n in range(3)
+    ]
+    listing = BytesIO()
+    with Spool(tmp_path / "spool") as spool:
+        spool.add([read(reversed(rows))])
+        (winner,) = spool.found(frozenset(), listing)
+    assert winner == (rows[5], 8)
+    at = "aaa/sss/x.rdf:"
+    assert listing.getvalue().decode().split() == ["RePEc:aaa:sss:1", "9", f"{at}2", *(at + n for n in "01201012")]
+
+
+HANDLE = "RePEc:aaa:ssssss:"
+WHITE = " \t\v\x1c\x1f\u3000"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    space=st.text(WHITE, min_size=1, max_size=4),
+    item=st.text("z\x01\xe9\U0001f600", min_size=1, max_size=4),
+    times=st.tuples(st.integers(0, 50_000), st.integers(1, 4_000)),
+    kind=st.text("x ", max_size=4),
+)
+@example(space="\x1c", item="z", times=(300_000, 1), kind="")
+@example(space=" ", item="\x01", times=(1, MAX_ID - len(HANDLE)), kind="")
+@example(space=" ", item="\0", times=(0, MAX_ID - len(HANDLE)), kind="x")
+def test_what_is_sorted_of_a_template_is_small_whatever_it_holds(
+    space: str, item: str, times: tuple[int, int], kind: str
+) -> None:
+    spaces, items = times
+    obi, path = HANDLE + item * items, f"RePEc/aaa/ssssss/{'x' * 4_000}.rdf"
+    handle = HANDLE + space * spaces + item * items
+    text = f"Template-Type: ReDIF-Paper 1.0{kind * 50_000}\nTitle: {'t' * 300_000}\nHandle: {handle}\n"
+    with TemporaryDirectory() as folder:
+        ((line,),) = [found.lines for found in chunk_reader(Path(folder))([Blob(path, text.encode(), 0, True, 1, 1)])]
+    seen = row_of(line)
+    assert seen.id == obi
+    assert seen.handle == (handle if len(handle) <= MAX_ID else obi)
+    assert seen.own == 1 + 2 * (not spaces), "the handle as written decides"
+    assert len(line) < 20 * MAX_ID
 
 
 @pytest.mark.slow
