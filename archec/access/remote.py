@@ -19,7 +19,7 @@ from archec.access.query import joined
 from archec.access.record import unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
-from archec.web.door import Response, Sender, WebError
+from archec.web.door import Origin, Response, Sender, WebError, located
 
 _IN_MEMORY = 4 << 20
 _BLOCK = 1 << 16
@@ -78,10 +78,11 @@ async def followed(
     """Returns the response for a URL after redirects, and the URL that it is from. Redirects of a response that
     ``is_final`` are not followed. Only the origin of ``own`` is trusted, and receives its user and password. Raises
     LoadFailed."""
+    home, _, authorization = _located(own) if own else (None, b"", b"")
     for _ in range(_MAX_HOPS):
-        trusted = bool(own) and same_origin(url, own)
-        target = authorized(url, own) if trusted else url
-        response = await web.send(method, target, trusted=trusted, headers=headers)
+        trusted = home is not None and _located(url)[0] == home
+        secret = {"Authorization": authorization.decode("ascii")} if trusted and authorization else {}
+        response = await web.send(method, url, trusted=trusted, headers={**(headers or {}), **secret})
         location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
         if not location or is_final(response):
             return response, url
@@ -90,6 +91,14 @@ async def followed(
         if not url:
             raise LoadFailed("it redirects to an invalid URL")
     raise LoadFailed("too many redirects")
+
+
+def _located(url: str) -> tuple[Origin, bytes, bytes]:
+    """See ``located``. Raises LoadFailed."""
+    try:
+        return located(url)
+    except WebError as error:
+        raise LoadFailed(error.message) from error
 
 
 class Fetched(NamedTuple):
@@ -110,7 +119,8 @@ class Fetched(NamedTuple):
                 if len(rest) > MAX_LINE:
                     yield rest
                     rest = b""
-        yield rest
+        if rest:
+            yield rest
 
 
 async def fetch(
@@ -131,7 +141,7 @@ async def fetch(
             with nullcontext() if seconds is None else in_time(seconds) as scope:
                 response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
                 try:
-                    await spooled(_plain(response), body, MAX_ANSWER, scope)
+                    await spooled(response, body, MAX_ANSWER, scope, _plain(response))
                 finally:
                     response.close()
         except LoadFailed as error:
@@ -145,17 +155,24 @@ async def fetch(
         return Fetched(final, response.headers, body)
 
 
-async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int, scope: CancelScope | None = None) -> int:
-    """Writes the body of a response to a file and returns its size. What arrives extends the deadline of ``scope``.
-    Raises SourceFailed if it is larger than ``limit`` bytes, and LoadFailed if it is cut off or the disk is full."""
-    size, latest = 0, scope.deadline + _MAX_EXTENSION if scope is not None else 0.0
+async def spooled(
+    response: Response,
+    file: IO[bytes],
+    limit: int,
+    scope: CancelScope | None = None,
+    plain: AsyncIterator[bytes] | None = None,
+) -> int:
+    """Writes the body of a response, or what it is decompressed (``plain``), to a file and returns its size. What
+    arrives extends the deadline of ``scope``. Raises SourceFailed if it is larger than ``limit`` bytes, and LoadFailed
+    if it is cut off or the disk is full."""
+    size, first = 0, scope.deadline if scope is not None else 0.0
     try:
-        async for piece in pieces:
+        async for piece in plain or response:
             size += len(piece)
             if size > limit:
                 raise SourceFailed(f"its answer is larger than {limit} bytes")
             if scope is not None:
-                scope.deadline = min(scope.deadline + len(piece) / _MIN_RATE, latest)
+                scope.deadline = first + min(response.received / _MIN_RATE, _MAX_EXTENSION)
             try:
                 await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
             except OSError as error:
@@ -174,15 +191,15 @@ async def arriving(response: Response) -> AsyncIterator[bytes]:
         raise LoadFailed(error.message) from error
 
 
-def _plain(response: Response) -> AsyncIterator[bytes]:
-    """The body of a response, decompressed if the server used gzip without being asked."""
+def _plain(response: Response) -> AsyncIterator[bytes] | None:
+    """The decompressed body of a response for which the server used gzip without being asked; None for others."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise LoadFailed("its answer has an encoding that was not requested")
     length = response.headers.get("content-length", "")
     if length.isdecimal() and int(length[:18]) > MAX_ANSWER:
         raise LoadFailed(f"its answer is larger than {MAX_ANSWER} bytes")
-    return unpacked(response) if encoding.endswith("gzip") else response
+    return unpacked(response) if encoding.endswith("gzip") else None
 
 
 class Health:
@@ -254,17 +271,6 @@ def _put_in(parts: Sequence[str], values: Mapping[str, str], raw: str = "") -> s
 def escaped(value: str) -> str:
     """A value for the query of a URL."""
     return value if value.isascii() and value.isalnum() else quote(value, safe="")
-
-
-def authorized(url: str, own: str) -> str:
-    """Adds user and password of ``own`` to a URL of the same origin. Other URLs are returned unchanged. Rows never
-    contain them."""
-    user, at, _ = own.partition("://")[2].partition("/")[0].rpartition("@")
-    if not at or not same_origin(url, own):
-        return url
-    scheme, _, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}://{user}@{authority.rpartition('@')[2]}{slash}{path}"
 
 
 def same_origin(one: str, other: str) -> bool:

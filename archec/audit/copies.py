@@ -222,15 +222,19 @@ class UrlCopy:
         """The headers of the response to a HEAD request, None if the path does not exist."""
         url = f"{self.where}/{quote(path)}"
         try:
+            home, _, user = located(self.where)
             for _ in range(_MOST_HOPS):
-                named = located(url)[0] == located(self.where)[0]
-                response = self._sender.send("HEAD", url, named=named)
+                named = located(url)[0] == home
+                secret = {"Authorization": user.decode("ascii")} if named and user else {}
+                response = self._sender.send("HEAD", url, secret, named=named)
                 response.close()
                 if not 300 <= response.status_code < 400 or "location" not in response.headers:
                     break
                 url = urljoin(url, response.headers["location"])
         except WebError as error:
             raise StorageFailed(f"{url}: {error.message}") from error
+        except ValueError as error:
+            raise StorageFailed(f"{url}: redirects to an invalid URL") from error
         if response.status_code in (404, 410):
             return None
         if response.status_code != 200:

@@ -41,7 +41,7 @@ from archec.progress import Meter
 from archec.store.writer import CommitResult
 from archec.tist import stamp
 from archec.units import counted
-from archec.web.door import Policy, Sender
+from archec.web.door import Policy, Sender, WebError
 from archec.workers.child import rare_collections
 
 _log = logging.getLogger(__name__)
@@ -304,9 +304,9 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
         return await asyncio.wait_for(ingest(work, request), None if deadline is None else deadline - time.monotonic())
     except (asyncio.TimeoutError, BudgetSpent):
         return failure(request, text, PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET))
-    except ArchecError:
-        raise
-    except Exception as error:  # noqa: BLE001 - one request must not end the others
+    except Exception as error:  # one request must not end the others
+        if isinstance(error, ArchecError) and not isinstance(error, WebError):
+            raise
         _log.exception("%s", public_text(request.base_url)[:300])
         problem = PlatformHttpError(f"internal: {type(error).__name__}: {error}"[:1000], status=Status.ERROR_INTERNAL)
         return failure(request, text, problem)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from archec.archive.commit import CommitItem
 from archec.archive.lookup import held_at
 from archec.catalogue.model import FilesetManifestFile, Ingest
-from archec.catalogue.records import IngestDone
+from archec.catalogue.records import IngestDone, ObiChange
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.context import RequestFindings, Work
@@ -48,6 +48,8 @@ def _keep_answer(work: Work, answer: PlatformAnswer, stream: IO[bytes]) -> str:
         while data := stream.read(_PIECE):
             temp.write(data)
         temp.close()
+    if any(isinstance(one.record, ObiChange) and one.record.id == obi for one in work.commits.uncommitted):
+        work.commits.commit()  # so that it is known: the platform gave the same answer before
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
     headers = tuple((name, public_text(value)[:1024]) for name, value in answer.headers.items() if name in _KEPT)
     kind = sniff(head, answer.headers.get("content-type", ""))

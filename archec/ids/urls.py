@@ -61,7 +61,7 @@ def normalise_url(raw: str) -> str:
         raise BadName(f"{_shown(text)} has no host")
     host = _authority(match[1], scheme, text)
     path, mark, query = match[2].partition("#")[0].partition("?")
-    path = _remove_dot_segments(_clean(path, _PATH_SAFE))
+    path = remove_dot_segments(_clean(path, _PATH_SAFE))
     url = f"{scheme}://{host}{path or '/'}{mark}{_clean(query, _QUERY_SAFE)}"
     if len(url) > MAX_ID:
         raise BadName(f"{_shown(text)} has {len(url)} characters, more than {MAX_ID}")
@@ -161,7 +161,7 @@ def _tidy_escape(match: re.Match[str]) -> str:
     return char if char in _UNRESERVED else f"%{match[1].upper()}"
 
 
-def _remove_dot_segments(path: str) -> str:
+def remove_dot_segments(path: str) -> str:
     """RFC 3986 section 5.2.4 for a path that is empty or begins with ``/``."""
     if "/." not in path:
         return path

@@ -23,12 +23,13 @@ from time import monotonic
 
 from archec.web.faults import ProtocolError, TooLarge, WebError
 from archec.web.headers import unpack
-from archec.web.messages import Request, Response, located
+from archec.web.messages import Origin, Request, Response, located
 from archec.web.policy import Policy, Tuning
 from archec.web.transport import transports
 
 __all__ = [
     "BlockingSender",
+    "Origin",
     "Policy",
     "Response",
     "Sender",
@@ -109,9 +110,11 @@ class BlockingSender:
         self._loop.run_until_complete(self._sender.__aexit__())
         self._loop.close()
 
-    def send(self, method: str, url: str, *, named: bool = False) -> Response:
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str] | None = None, *, named: bool = False
+    ) -> Response:
         """See ``Sender``."""
-        return self._loop.run_until_complete(self._sender.send(method, url, named=named))
+        return self._loop.run_until_complete(self._sender.send(method, url, headers, named=named))
 
     def pieces(self, response: Response) -> Iterator[bytes]:
         """The body of a response, which is closed at its end."""

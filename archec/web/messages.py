@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 from archec.errors import BadName
 from archec.ids import normalise_url
+from archec.ids.urls import remove_dot_segments
 from archec.web.faults import BadUrl, TimedOut, TooLarge
 from archec.web.h1 import Answer
 from archec.web.policy import PORTS, Policy
@@ -26,6 +27,8 @@ _NORMAL = re.compile(rf"(https?://[a-z0-9._-]+(?::[0-9]+)?)(/{_SIMPLE}(?:%[0-9A-
 _MAX_URL = 65_536
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BLANK = re.compile(r"\s")
+_SAFE = "!$%&'()*+,/:;=?@[\\]^|~"
+_BEGIN = re.compile(r"[A-Za-z]+://[^/?#]*")
 _USER = re.compile(r"[^:/?#]+://([^/?#]*)@")
 
 
@@ -62,22 +65,26 @@ def origin_at(text: str) -> Origin:
 
 
 def located(url: str) -> tuple[Origin, bytes, bytes]:
-    """Origin and target of a URL, and the value of Authorization for its user. A URL with characters that must be
-    escaped is normalised; of others only the origin is parsed. Raises BadUrl."""
+    """Origin and target of a URL, and the value of Authorization for its user. The target is as written, but for its
+    fragment, dot segments, and characters that may not be sent. Raises BadUrl."""
     found = _NORMAL.fullmatch(url)
     if found is not None and "/." not in found[2] and len(url) <= _MAX_URL:
         return origin_at(found[1]), found[2].encode("ascii"), b""
-    if _CONTROL.search(url):
-        raise BadUrl("a URL with control characters")
+    begin = _BEGIN.match(url)
+    if begin is None or len(url) > _MAX_URL or _CONTROL.search(url):
+        raise BadUrl("not a URL" if begin is None else "a URL that is too long, or with control characters")
     try:
-        scheme, _, netloc, path = normalise_url(_BLANK.sub(lambda blank: quote(blank[0]), url)).split("/", 3)
+        scheme, _, netloc, _ = normalise_url(_BLANK.sub(lambda blank: quote(blank[0]), begin[0]) + "/").split("/", 3)
     except BadName as error:
         raise BadUrl(error.message) from error
     authorization = b""
     if (user := _USER.match(url)) is not None:
         name, _, password = user[1].partition(":")
-        authorization = b"Basic " + b64encode(f"{unquote(name)}:{unquote(password)}".encode())
-    return origin_at(f"{scheme}//{netloc}"), f"/{path}".encode("ascii"), authorization
+        authorization = b"Basic " + b64encode(f"{unquote(name)}:{unquote(password)}".encode("utf-8", "replace"))
+    path, mark, query = url[begin.end() :].partition("#")[0].partition("?")
+    target = quote(remove_dot_segments(path) or "/", safe=_SAFE, errors="replace") + mark
+    target += quote(query, safe=_SAFE + "{}`", errors="replace")
+    return origin_at(f"{scheme}//{netloc}"), target.encode("ascii"), authorization
 
 
 class Request(NamedTuple):
@@ -121,6 +128,8 @@ class Response:
     ) -> None:
         self.request, self.status_code, self.raw = request, status_code, raw
         self.tls, self.answer, self.message = tls, answer, message
+        self.received = 0
+        """Bytes of the body received so far."""
         self._read, self._end = read, end
         self._is_open = True
         self._headers: dict[str, str] | None = None
@@ -155,7 +164,7 @@ class Response:
             TooLarge: the stated length exceeds the limit.
         """
         self._policy, self._grace, self._started, self._clock = policy, grace, started, clock
-        self._size, self._waited = 0, 0.0
+        self._waited = 0.0
         if policy.max_size and self.request.method != "HEAD":
             length = self.headers.get("content-length", "")
             if length.isdecimal() and int(length[:18]) > policy.max_size:
@@ -178,13 +187,13 @@ class Response:
 
     def _check(self, policy: Policy, size: int, begun: float) -> None:
         now = self._clock()
-        self._size += size
+        self.received += size
         self._waited += now - begun
-        if policy.max_size and self._size > policy.max_size:
+        if policy.max_size and self.received > policy.max_size:
             raise TooLarge(f"larger than {policy.max_size} bytes")
         if policy.total_timeout and now - self._started > policy.total_timeout:
             raise TimedOut(f"took longer than {policy.total_timeout:g} s")
-        if self._waited > self._grace and self._size < policy.min_rate * self._waited:
+        if self._waited > self._grace and self.received < policy.min_rate * self._waited:
             raise TimedOut(f"slower than {policy.min_rate} bytes per second")
 
     def close(self) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import io
 import json
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -18,10 +20,12 @@ from remote_archives import STAMPS, Archives, U, archives
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
-from archec.access.errors import LoadFailed
+from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.loading import PrefixResolver
-from archec.access.remote import Fetched, UrlTemplate, spooled
-from archec.server.responses import in_pieces
+from archec.access.remote import Fetched, UrlTemplate, Web, fetch, followed, spooled
+from archec.config import FetchConfig
+from archec.web.door import Policy, Response, Sender
+from archec.web.messages import Request, origin_at
 
 
 @pytest.fixture(scope="module")
@@ -182,10 +186,77 @@ def test_a_body_of_unknown_size_has_limits(get: httpx.Client, monkeypatch: pytes
 
     async def fills() -> None:
         with open("/dev/full", "wb", buffering=0) as full:
-            await spooled(in_pieces(b"x"), full, 10)
+            await spooled(answer(b"x"), full, 10)
 
     with pytest.raises(LoadFailed, match="No space left"):
         asyncio.run(fills())
+
+
+def answer(body: bytes) -> Response:
+    """A response with this body."""
+    pieces = [body, b""]
+
+    async def read() -> bytes:
+        return pieces.pop(0)
+
+    return Response(Request("GET", origin_at("http://h"), b"/"), 200, [], read, lambda: None)
+
+
+async def asked_of(
+    handler: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    ask: Callable[[Web, int], Awaitable[None]],
+) -> None:
+    """Asks a server on a port of 127.0.0.1, under the policy for other archives."""
+    server = await asyncio.start_server(handler, "127.0.0.1", 0)
+    web = Web()
+    async with server, Sender(Policy.of(FetchConfig(), "archec", "remote")) as web.sender:
+        await ask(web, server.sockets[0].getsockname()[1])
+
+
+def test_what_unpacks_to_much_does_not_extend_the_time() -> None:
+    """A few bytes that arrive now and then are few bytes, whatever they unpack to."""
+
+    async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n")
+        packing = zlib.compressobj(9, zlib.DEFLATED, 31)
+        with suppress(ConnectionError), closing(writer):
+            for _ in range(200):
+                writer.write(packing.compress(b"\n" * 300_000) + packing.flush(zlib.Z_SYNC_FLUSH))
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    async def ask(web: Web, port: int) -> None:
+        url = f"http://127.0.0.1:{port}/"
+        with pytest.raises(SourceFailed, match=r"no answer within 0\.3 s"):
+            await fetch(web, "GET", url, url, 0.3)
+
+    asyncio.run(asked_of(drips, ask))
+
+
+@pytest.mark.parametrize("end", ["#@", "?@", "/@"])
+def test_no_redirect_takes_a_password_to_another_host(end: str) -> None:
+    """What comes after the host of a URL is no host, whoever reads it."""
+    secret = b"Authorization: Basic bWU6cGFzcw=="
+    asked: list[bytes] = []
+
+    async def redirects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        host, port = writer.get_extra_info("sockname")
+        where = f"Location: http://{host}:{port}{end}127.0.0.2:9/meta\r\n" if len(asked) == 1 else ""
+        head = f"HTTP/1.1 {302 if where else 200} -\r\nContent-Length: 0\r\n{where}\r\n"
+        writer.write(head.encode())
+        await writer.drain()
+        writer.close()
+
+    async def ask(web: Web, port: int) -> None:
+        url = f"http://me:pass@127.0.0.1:{port}/cdx"
+        response, _ = await followed(web, "GET", url, url)
+        response.close()
+        assert response.request.origin.port == port
+
+    asyncio.run(asked_of(redirects, ask))
+    assert [secret in one for one in asked] == [True, True]
 
 
 def test_a_group_answers_with_what_came_in_time(get: httpx.Client) -> None:

@@ -317,6 +317,41 @@ def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None
         server.shutdown()
 
 
+@pytest.mark.parametrize("where", ["", "http://[bad"])
+def test_a_copy_with_a_password_that_redirects(world: World, where: str) -> None:
+    """On the same host and port the password is used again; a URL that is none is an error like others."""
+
+    class Private(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            if not self.path.startswith("/real"):
+                self.send_response(302)
+                self.send_header("Location", f"{where or own}/real{self.path}")
+            else:
+                self.send_response(200 if self.headers["Authorization"] == "Basic bWU6cGFzcw==" else 401)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+            """Nothing to the terminal."""
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write((world.config.store_path / DESCRIPTOR).read_bytes())
+
+    layout = open_layout(world.config.store_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Private) as server:
+        own = f"http://127.0.0.1:{server.server_port}"
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        with BlockingSender(Policy.of(world.config.fetch, world.config.agent, "remote")) as sender:
+            copy = UrlCopy(own.replace("//", "//me:pass@"), layout, sender)
+            if where:
+                with pytest.raises(StorageFailed, match="redirects to an invalid URL"):
+                    copy.has_journal(5)
+            else:
+                assert copy.has_journal(5)
+        server.shutdown()
+
+
 def test_bad_usage(world: World) -> None:
     config = ["--config", str(world.config.base / "config.yaml")]
     for arguments in (["--all", "--sample", "5%"], ["--sample", "200%"], ["--max-time", "soon"], ["--rate", "fast"]):

@@ -33,7 +33,7 @@ from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock
 from archec.store.writer import Writer, sweep_parts
-from archec.store.writer import HardLink, Link, Placement
+from archec.store.writer import HardLink, Placement, Redirect
 
 layout, tist = open_layout(Path(sys.argv[1])), {TIST}
 with RunLock(layout), Writer(layout) as writer:
@@ -48,7 +48,7 @@ with RunLock(layout), Writer(layout) as writer:
                 obi = f"http://h/{{k}}/{{i}}"
                 stored = writer.put(tist, obi, obi.encode() * 500)
                 batch.append(Placement(stored.temp, tist, obi, stored.sha256))
-            links = [Link(tist, f"http://h/{{k}}/from", tist, f"http://h/{{k}}/0")]
+            links = [Redirect(tist, f"http://h/{{k}}/from", tist, f"http://h/{{k}}/0")]
             again = [HardLink(tist, f"http://h/{{k}}/1", tist + 1, f"http://h/{{k}}/1")]
             outcomes = writer.commit(batch, links, again)
             kinds = {{outcome.kind for outcome in outcomes}}
