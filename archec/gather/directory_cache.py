@@ -40,7 +40,7 @@ from archec.redif.source import open_below, read_file
 from archec.sqlite import Database, Role
 from archec.store.durable import storage_errors
 
-_VERSION = 3
+_VERSION = 4
 _SLACK_NS = 2_000_000_000
 """Minimum age of a file's times at the beginning of the reading: some file systems have clocks of two seconds."""
 _MAX_DEPTH = 64

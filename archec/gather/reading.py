@@ -166,9 +166,8 @@ def _read(blob: Blob, texts: BinaryIO) -> ChunkRead:
         length = len(template.text)
         handle = template.handle if len(template.handle) <= MAX_ID else template.id  # lines are held in memory
         row = SeenRow(
-            template.id, sha256_hex(template.text), standing(template.handle, template.id, blob.path), path, there,
-            blob.member, (blob.part << 32) + template.index, handle, template.line, found.encoding,
-            number, start, length,
+            template.id, sha256_hex(template.text), standing(template.handle, template.id, blob.path), blob.member,
+            (blob.part << 32) + template.index, handle, template.line, found.encoding, number, start, length,
         )  # fmt: skip
         lines.append(line_of(row))
         texts.write(template.text)

@@ -40,14 +40,13 @@ class SeenRow(NamedTuple):
     """One template of the data set, the sha256 of its text, and the position of that in the spool files.
 
     ``own`` is the rank of the template (:func:`archec.redif.precedence.standing`); ``number`` orders the templates of a
-    file; ``path`` is as on disk (its byte order decides), ``place`` is the path below the root of RePEc.
+    file; ``path`` is as on disk (its byte order decides), ``place`` is the path below the root of RePEc. Both are
+    added by :meth:`Spool.add`.
     """
 
     id: str
     sha256: str
     own: int
-    path: bytes
-    place: str
     member: int
     number: int
     handle: str
@@ -56,6 +55,8 @@ class SeenRow(NamedTuple):
     spool: int
     start: int
     size: int
+    path: bytes = b""
+    place: str = ""
 
 
 class FileRow(NamedTuple):
@@ -72,7 +73,8 @@ class FileRow(NamedTuple):
 
 class ChunkRead(NamedTuple):
     """The contents found in a file, or in a part of one: its templates with a handle (:func:`line_of`), its problems
-    (``more`` counts further ones by code), and the number of all its templates by type."""
+    (``more`` counts further ones by code), and the number of all its templates by type. With templates, it has one
+    file."""
 
     lines: list[bytes]
     files: list[FileRow]
@@ -149,7 +151,7 @@ class Spool:
             )
         for chunk in chunks:
             for line in chunk.lines:
-                self._seen.add(line)
+                self._seen.add(_whole(line, chunk.files[0]))
 
     def superseded(self) -> frozenset[int]:
         """Members of a tarball that a later member of the same path replaces."""
@@ -230,8 +232,16 @@ class Spool:
 
 
 def line_of(row: SeenRow) -> bytes:
-    """A line that represents a row for sorting: by id, which may contain NUL."""
-    return row.id.encode().replace(b"\0", b"\0\xff") + b"\0\0" + msgspec.json.encode(row)
+    """A line that represents a row for sorting: by id, which may contain NUL.
+
+    It lacks the path and the place: the many templates of a file would take memory for its name, which may be long.
+    """
+    return row.id.encode().replace(b"\0", b"\0\xff") + b"\0\0" + msgspec.json.encode(row[:-2])
+
+
+def _whole(line: bytes, file: FileRow) -> bytes:
+    """A line with the path and the place of the file."""
+    return line[:-1] + b"," + msgspec.json.encode((file.path, file.place))[1:]
 
 
 def row_of(line: bytes) -> SeenRow:

@@ -28,13 +28,14 @@ from archec.ids import MAX_ID
 from archec.redif.files import Blob
 from archec.store.layout import create
 
+FILE = FileRow(b"RePEc/aaa/sss/x\n.rdf", 1, "aaa/sss/x\n.rdf", 1)
+
 
 def row(obi: str, n: int = 0, member: int = 1) -> SeenRow:
-    path, place = b"RePEc/aaa/sss/x.rdf", "aaa/sss/x.rdf"
-    return SeenRow(obi, f"{n:064x}", 1, path, place, member, n, obi, n, "utf-8", 1, 0, 0)
+    return SeenRow(obi, f"{n:064x}", 1, member, n, obi, n, "utf-8", 1, 0, 0, FILE.path, FILE.place)
 
 
-def read(rows: Iterable[SeenRow] = (), files: Iterable[FileRow] = ()) -> ChunkRead:
+def read(rows: Iterable[SeenRow] = (), files: Iterable[FileRow] = (FILE,)) -> ChunkRead:
     return ChunkRead(list(map(line_of, rows)), list(files), [], {}, {}, 0)
 
 
@@ -45,12 +46,12 @@ def test_any_rows_come_by_id(lots: list[list[str]]) -> None:
     with TemporaryDirectory() as folder, Spool(Path(folder) / "spool") as spool:
         numbers = iter(range(len(every)))
         for lot in lots:
-            spool.add([read(row(obi, next(numbers))._replace(place=f"{obi}\n") for obi in lot)])
+            spool.add([read(row(obi, next(numbers)) for obi in lot)])
         found = list(spool.found(frozenset()))
         assert [item.row.id for item in found] == sorted(set(every))
         for winner, others in found:
             numbers = [n for n, obi in enumerate(every) if obi == winner.id]
-            assert winner == row(winner.id, max(numbers))._replace(place=f"{winner.id}\n")
+            assert winner == row(winner.id, max(numbers))
             assert others == len(numbers) - 1
 
 
@@ -66,8 +67,9 @@ def test_places_of_a_repeated_handle_are_listed_in_the_order_of_the_data_set(tmp
         spool.add([read(reversed(rows))])
         (winner,) = spool.found(frozenset(), listing)
     assert winner == (rows[5], 8)
-    at = "aaa/sss/x.rdf:"
-    assert listing.getvalue().decode().split() == ["RePEc:aaa:sss:1", "9", f"{at}2", *(at + n for n in "01201012")]
+    at = f"{FILE.place}:"
+    places = [at + n for n in "201201012"]
+    assert listing.getvalue().decode()[:-1].split("\t") == ["RePEc:aaa:sss:1", "9", *places]
 
 
 HANDLE = "RePEc:aaa:ssssss:"
@@ -98,6 +100,17 @@ def test_what_is_sorted_of_a_template_is_small_whatever_it_holds(
     assert seen.handle == (handle if len(handle) <= MAX_ID else obi)
     assert seen.own == 1 + 2 * (not spaces), "the handle as written decides"
     assert len(line) < 20 * MAX_ID
+
+
+def test_the_templates_of_a_file_with_a_long_name_take_no_memory_for_it(tmp_path: Path) -> None:
+    path = f"RePEc/aaa/ssssss/{'x' * 4_000}.rdf"
+    text = b"".join(b"Template-Type: x\nHandle: %d\n" % n for n in range(1000))
+    (found,) = chunk_reader(tmp_path)([Blob(path, text, 0, True, 1, 1)])
+    assert len(b"".join(found.lines)) < 250 * 1000
+    with Spool(tmp_path / "spool") as spool:
+        spool.add([found])
+        rows = [winner.row for winner in spool.found(frozenset())]
+    assert {(row.path, row.place) for row in rows} == {(path.encode(), path[6:])}
 
 
 @pytest.mark.slow
