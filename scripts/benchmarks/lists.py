@@ -14,8 +14,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from archec.catalogue.model import Changes, Note, Obi, Position, Version, Visit
 from archec.catalogue.open import open_catalogue
