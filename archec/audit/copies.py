@@ -196,7 +196,7 @@ class UrlCopy:
             if name is not None:
                 headers = self._head(self._layout.path(tist, name))
                 if headers is not None:
-                    length = headers.get("Content-Length", "")
+                    length = headers.get("content-length", "")
                     return int(length) if length.isascii() and length.isdigit() else -1
         return None
 

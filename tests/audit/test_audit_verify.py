@@ -328,6 +328,7 @@ def test_a_copy_with_a_password_that_redirects(world: World, where: str) -> None
                 self.send_header("Location", f"{where or own}/real{self.path}")
             else:
                 self.send_response(200 if self.headers["Authorization"] == "Basic bWU6cGFzcw==" else 401)
+                self.send_header("Content-Length", "7")
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
@@ -349,6 +350,7 @@ def test_a_copy_with_a_password_that_redirects(world: World, where: str) -> None
                     copy.has_journal(5)
             else:
                 assert copy.has_journal(5)
+                assert copy.size(5, "RePEc:aaa:sss:1") == 7
         server.shutdown()
 
 
