@@ -19,7 +19,7 @@ from archec.access.query import joined
 from archec.access.record import unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
-from archec.web.door import Origin, Response, Sender, WebError, located
+from archec.web.door import Response, Sender, WebError, trust
 
 _IN_MEMORY = 4 << 20
 _BLOCK = 1 << 16
@@ -78,10 +78,11 @@ async def followed(
     """Returns the response for a URL after redirects, and the URL that it is from. Redirects of a response that
     ``is_final`` are not followed. Only the origin of ``own`` is trusted, and receives its user and password. Raises
     LoadFailed."""
-    home, _, authorization = _located(own) if own else (None, b"", b"")
     for _ in range(_MAX_HOPS):
-        trusted = home is not None and _located(url)[0] == home
-        secret = {"Authorization": authorization.decode("ascii")} if trusted and authorization else {}
+        try:
+            trusted, secret = trust(url, own) if own else (False, {})
+        except WebError as error:
+            raise LoadFailed(error.message) from error
         response = await web.send(method, url, trusted=trusted, headers={**(headers or {}), **secret})
         location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
         if not location or is_final(response):
@@ -91,14 +92,6 @@ async def followed(
         if not url:
             raise LoadFailed("it redirects to an invalid URL")
     raise LoadFailed("too many redirects")
-
-
-def _located(url: str) -> tuple[Origin, bytes, bytes]:
-    """See ``located``. Raises LoadFailed."""
-    try:
-        return located(url)
-    except WebError as error:
-        raise LoadFailed(error.message) from error
 
 
 class Fetched(NamedTuple):

@@ -19,7 +19,7 @@ from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
 from archec.store.reader import Directories, follow, open_obi
-from archec.web.door import BlockingSender, Policy, WebError, located
+from archec.web.door import BlockingSender, Policy, WebError, trust
 
 MOST = 1 << 36
 """Maximum size in bytes of a file from a copy: an endless one must not fill the disk."""
@@ -222,10 +222,8 @@ class UrlCopy:
         """The headers of the response to a HEAD request, None if the path does not exist."""
         url = f"{self.where}/{quote(path)}"
         try:
-            home, _, user = located(self.where)
             for _ in range(_MOST_HOPS):
-                named = located(url)[0] == home
-                secret = {"Authorization": user.decode("ascii")} if named and user else {}
+                named, secret = trust(url, self.where)
                 response = self._sender.send("HEAD", url, secret, named=named)
                 response.close()
                 if not 300 <= response.status_code < 400 or "location" not in response.headers:

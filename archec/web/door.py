@@ -23,13 +23,12 @@ from time import monotonic
 
 from archec.web.faults import ProtocolError, TooLarge, WebError
 from archec.web.headers import unpack
-from archec.web.messages import Origin, Request, Response, located
+from archec.web.messages import Request, Response, located, trust
 from archec.web.policy import Policy, Tuning
 from archec.web.transport import transports
 
 __all__ = [
     "BlockingSender",
-    "Origin",
     "Policy",
     "Response",
     "Sender",
@@ -37,6 +36,7 @@ __all__ = [
     "WebError",
     "content",
     "located",
+    "trust",
 ]
 
 _CONCURRENCY = 64

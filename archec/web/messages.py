@@ -87,6 +87,15 @@ def located(url: str) -> tuple[Origin, bytes, bytes]:
     return origin_at(f"{scheme}//{netloc}"), target.encode("ascii"), authorization
 
 
+def trust(url: str, own: str) -> tuple[bool, dict[str, str]]:
+    """Whether a URL has the origin of one that the operator has configured, and if so, the header with the user and
+    password of that one. Both are judged as they are requested. Raises BadUrl."""
+    home, _, authorization = located(own)
+    if located(url)[0] != home:
+        return False, {}
+    return True, {"Authorization": authorization.decode("ascii")} if authorization else {}
+
+
 class Request(NamedTuple):
     """A request.
 

@@ -283,15 +283,10 @@ def test_commands(world: World, pristine: World) -> None:
     assert archec_inline(world.config, "check", "--fix").code == 0
 
 
-def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None:
-    """As far as its sizes are asked for; a redirect to another private address is refused."""
+def copy_handler(world: World) -> type[BaseHTTPRequestHandler]:
+    """A server of a copy that has no more than the descriptor."""
 
-    class Moved(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.send_response(302)
-            self.send_header("Location", f"{where}{self.path}")
-            self.end_headers()
-
+    class Copy(BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
             """Nothing to the terminal."""
 
@@ -299,6 +294,18 @@ def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None
             self.send_response(200)
             self.end_headers()
             self.wfile.write((world.config.store_path / DESCRIPTOR).read_bytes())
+
+    return Copy
+
+
+def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None:
+    """As far as its sizes are asked for; a redirect to another private address is refused."""
+
+    class Moved(copy_handler(world)):  # type: ignore[misc]
+        def do_HEAD(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{where}{self.path}")
+            self.end_headers()
 
     run = journals(open_layout(world.config.store_path))[0].tist
     with ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server:
@@ -321,7 +328,7 @@ def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None
 def test_a_copy_with_a_password_that_redirects(world: World, where: str) -> None:
     """On the same host and port the password is used again; a URL that is none is an error like others."""
 
-    class Private(BaseHTTPRequestHandler):
+    class Private(copy_handler(world)):  # type: ignore[misc]
         def do_HEAD(self) -> None:
             if not self.path.startswith("/real"):
                 self.send_response(302)
@@ -330,14 +337,6 @@ def test_a_copy_with_a_password_that_redirects(world: World, where: str) -> None
                 self.send_response(200 if self.headers["Authorization"] == "Basic bWU6cGFzcw==" else 401)
                 self.send_header("Content-Length", "7")
             self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
-            """Nothing to the terminal."""
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write((world.config.store_path / DESCRIPTOR).read_bytes())
 
     layout = open_layout(world.config.store_path)
     with ThreadingHTTPServer(("127.0.0.1", 0), Private) as server:
