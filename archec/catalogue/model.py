@@ -455,8 +455,9 @@ class RefusedDocument(NamedTuple):
 class Changes(Struct, frozen=True):
     """The changes of one journal batch, applied as a whole together with its position.
 
-    ``obis`` replace the known ones, but a fobi without a visit keeps the known visit. ``mentioned`` are ids of fobis to
-    add if they are unknown. ``before`` are the known obis, by kind and id; None: they have not been read.
+    ``obis`` has each obi at most once. They replace the known ones, but a fobi without a visit keeps the known visit.
+    ``mentioned`` are ids of fobis to add if they are unknown. ``before`` are the known obis, by kind and id; None: they
+    have not been read.
     """
 
     position: Position

@@ -175,7 +175,7 @@ _runs = st.builds(Run, _tists, st.just("gather"), _states, _tists, st.just("tarb
 lots = st.builds(
     Changes,
     st.builds(Position, _tists, _tists, _tists, st.integers(0, 9).map(lambda i: state(str(i))), _tists),
-    st.lists(st.one_of(obis("tobi"), obis("fobi")), max_size=8),
+    st.lists(st.one_of(obis("tobi"), obis("fobi")), max_size=8, unique_by=lambda obi: (obi.kind, obi.id)),
     st.lists(st.builds(Visited, _ids, _visits, _tists), max_size=3),
     st.lists(_ids, max_size=4),
     st.lists(_runs, max_size=2),
