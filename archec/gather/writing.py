@@ -12,10 +12,9 @@ from typing import NamedTuple
 from archec.catalogue.model import Refipo, Version
 from archec.digest import md5_hex, sha256_hex
 from archec.errors import ArchecError
-from archec.redif.canonical import canonical_text, difference
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import FOUND_BY_SCAN
-from archec.redif.template import fobi_of, parse
+from archec.redif.template import canonical_text, difference, fobi_of, parse
 from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.store.reader import open_obi

@@ -1,17 +1,36 @@
 """Ids of obis, their names on disk and their keys in an index: pure functions, idempotent where they normalise.
 
-The id of a tobi is its normalised handle (``handles``), the id of a fobi its normalised URL (``urls``). ``names``
-computes the name of an id in the obi store, ``urlkey`` its key in a CDXJ index; ``filesets`` has the ids of
-filesets. Import from here.
+``obis`` has the ids themselves and their names in the obi store, ``urlkey`` their keys in a CDXJ index. Import from
+here.
 """
 
 from __future__ import annotations
 
-from archec.ids.filesets import FilesetId, is_fileset, parse_fileset
-from archec.ids.handles import archive_of, item_of, normalise, normalise_handle, series_of, typed
-from archec.ids.names import MAX_ID, MAX_NAME, escape, fan, file_name, unescape
+from archec.ids.obis import (
+    MAX_ID,
+    MAX_NAME,
+    FilesetId,
+    archive_of,
+    escape,
+    fan,
+    file_name,
+    host_of,
+    is_fileset,
+    is_url,
+    item_of,
+    normalise,
+    normalise_handle,
+    normalise_url,
+    parse_fileset,
+    ranges_of,
+    remove_dot_segments,
+    series_of,
+    slash_variant,
+    typed,
+    unescape,
+    without_userinfo,
+)
 from archec.ids.urlkey import handle_in, target_uri, urlkey
-from archec.ids.urls import host_of, is_url, normalise_url, ranges_of, slash_variant, without_userinfo
 
 __all__ = [
     "MAX_ID",
@@ -31,6 +50,7 @@ __all__ = [
     "normalise_url",
     "parse_fileset",
     "ranges_of",
+    "remove_dot_segments",
     "series_of",
     "slash_variant",
     "target_uri",

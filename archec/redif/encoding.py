@@ -73,6 +73,13 @@ def with_lf(data: bytes) -> bytes:
     return _RETURNS.sub(lambda run: b"\n" if run[0][-1:] == b"\n" else b"\n" * len(run[0]), data)
 
 
+def begins_line(data: bytes, at: int) -> bool:
+    """Whether a line begins at ``at``, or at form feeds directly before it."""
+    while at and data[at - 1] == 12:
+        at -= 1
+    return at == 0 or data[at - 1] in b"\r\n"
+
+
 def count_lines(data: bytes) -> int:
     """The number of line ends of any kind in ``data``."""
     return with_lf(data).count(b"\n")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from archec.redif.encoding import BOM_UTF8, count_lines
+from archec.redif.encoding import BOM_UTF8, begins_line, count_lines
 from archec.redif.problems import Problem, shown
 
 PART = 4 * 1024 * 1024
@@ -229,10 +229,3 @@ def _line_start(lower: bytes, at: int) -> int | None:
     if lower.startswith(BOM_UTF8, max(0, at - 3)) and at >= 3:
         at -= 3
     return at if begins_line(lower, at) else None
-
-
-def begins_line(data: bytes, at: int) -> bool:
-    """Whether a line begins at ``at``, or at form feeds directly before it."""
-    while at and data[at - 1] == 12:
-        at -= 1
-    return at == 0 or data[at - 1] in b"\r\n"

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from archec.errors import BadName
 from archec.ids import is_url, normalise_handle
-from archec.redif.encoding import decode, looks_binary, looks_html
-from archec.redif.files import Blob, begins_line
+from archec.redif.encoding import begins_line, decode, looks_binary, looks_html
+from archec.redif.files import Blob
 from archec.redif.problems import Problem, shown
 
 _START = b"template-type"

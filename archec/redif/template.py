@@ -1,12 +1,14 @@
-"""Parses a template: its type, fields, clusters and refipos."""
+"""Parses a template: its type, fields, clusters and refipos. Also its canonical text, and whether a change of it is
+cosmetic, one of File-URLs only, or another."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise, repeat
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from archec.errors import BadName
 from archec.ids import is_url, normalise_url
@@ -26,6 +28,9 @@ _TITLES: Mapping[Family, tuple[str, ...]] = {
     "other": ("Title", "Name", "Name-Full"),
 }
 """The fields that may be the title of a template, by family; the first one with a value counts."""
+_UNTIDY = (b" \n", b"\t\n", b"\n\n", b"\n#", b"\r", b"\x0b\n", b"\x0c\n")
+_FILE_URL = re.compile(rb"(?:[A-Za-z0-9#-]*-)?file-url[ \t]*:", re.I)
+_FIELD_LINE = re.compile(rb"([A-Za-z][A-Za-z0-9#-]*)[ \t]*:(?!//)")
 _USUAL = 100
 """Maximum length of a ``Template-Type:`` whose meaning is cached, in characters."""
 _name = itemgetter(0)
@@ -155,6 +160,39 @@ def as_json(template: Template) -> dict[str, object]:
         ],
         "problems": [problem.as_value() for problem in template.problems],
     }
+
+
+def canonical_text(text: bytes) -> bytes:
+    """The text whose checksum is the text checksum of a tobi: without trailing blanks, blank lines and comments.
+
+    All lines end in LF, whatever the line ends of ``text``. Idempotent.
+    """
+    if text.endswith(b"\n") and text[:1] not in b"#\n" and not any(sign in text for sign in _UNTIDY):
+        return text
+    lines = [line.rstrip() for line in text.splitlines()]
+    return b"".join([line + b"\n" for line in lines if line and line[0] != 35])  # 35 is #
+
+
+def difference(before: bytes, after: bytes) -> Literal["cosmetic", "file-url", "changed"]:
+    """The difference of two texts: none in the canonical text, only in values of File-URLs, or any other."""
+    one, other = canonical_text(before), canonical_text(after)
+    if one == other:
+        return "cosmetic"
+    return "file-url" if _without_urls(one) == _without_urls(other) else "changed"
+
+
+def _without_urls(text: bytes) -> bytes:
+    kept: list[bytes] = []
+    inside = False
+    for line in text.splitlines():
+        match = _FILE_URL.match(line)
+        if match is not None:
+            kept.append(match[0].lower())
+            inside = True
+        elif not inside or _FIELD_LINE.match(line):
+            kept.append(line)
+            inside = False
+    return b"\n".join(kept)
 
 
 def _is_plain(text: str) -> bool:

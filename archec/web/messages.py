@@ -12,8 +12,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from archec.errors import BadName
-from archec.ids import normalise_url
-from archec.ids.urls import remove_dot_segments
+from archec.ids import normalise_url, remove_dot_segments
 from archec.web.faults import BadUrl, TimedOut, TooLarge
 from archec.web.h1 import Answer
 from archec.web.policy import PORTS, Policy

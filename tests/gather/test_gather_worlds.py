@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 
 from archec.config import Config
 from archec.gather import operator
-from archec.redif.canonical import canonical_text
+from archec.redif.template import canonical_text
 from archec.store.layout import open_layout
 from archec.store.reader import open_obi
 

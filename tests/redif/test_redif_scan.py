@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.redif.canonical import canonical_text, difference
 from archec.redif.files import Blob
 from archec.redif.problems import CODES
 from archec.redif.scan import Scan, scan
+from archec.redif.template import canonical_text, difference
 
 ONE = b"Template-Type: ReDIF-Paper 1.0\nTitle: One\nHandle: RePEc:aaa:ssssss:1\n"
 TWO = b"Template-Type: ReDIF-Paper 1.0\nTitle: Two\nHandle: RePEc:aaa:ssssss:2\n"

@@ -1,15 +1,75 @@
-"""URLs, whose normalised form is the id of a fobi."""
+"""The ids of obis: a tobi's is its normalised handle, a fobi's its normalised URL, a fileset's a ``fileset:`` string.
+Also the name of an id in the obi store.
+
+The name is the id, escaped like Perl's ``URI::Escape::uri_escape_utf8`` does by default. A name over 255 bytes is
+truncated, and a hash of the whole id is appended.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from urllib.parse import quote, unquote_to_bytes
+from contextlib import suppress
+from typing import Literal, NamedTuple
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 import idna
+from xxhash import xxh3_64_hexdigest, xxh3_128_hexdigest
 
 from archec.errors import BadName
-from archec.ids.names import MAX_ID
+
+MAX_NAME = 255
+"""Maximum length of a path component in bytes on ext4, xfs and btrfs (NAME_MAX)."""
+
+MAX_ID = 16_384
+"""Maximum length of an id in characters. Ids are keys of the catalogue and occur in every list. No server accepts a
+longer URL, and no archive has a longer handle."""
+
+_ESCAPES = [chr(byte) if re.match(r"[A-Za-z0-9\-._~]", chr(byte)) else f"%{byte:02X}" for byte in range(256)]
+_HASH_TAIL = 1 + 32
+_LIKE_CUT = re.compile(r".*~[0-9a-f]{32}", re.S)
+
+
+def escape(obi: str) -> str:
+    """Escapes all but ``A-Z a-z 0-9 - . _ ~`` as UTF-8, like Perl's ``uri_escape_utf8``."""
+    return obi.encode("utf-8", "surrogatepass").decode("latin-1").translate(_ESCAPES)
+
+
+def unescape(name: str) -> str:
+    """The id of a name that was not truncated. Raises BadName if no id has that name."""
+    try:
+        obi = unquote_to_bytes(name).decode("utf-8", "surrogatepass")
+    except UnicodeError as error:  # also a file name that is not UTF-8
+        raise BadName(f"{name!r} is not an escaped id") from error
+    if escape(obi) != name:
+        raise BadName(f"{name!r} is not an escaped id")
+    return obi
+
+
+def file_name(obi: str) -> str:
+    """The file name of an id: its escaped form or, if that is over 255 bytes, a prefix, ``~`` and xxh3_128 of the id.
+
+    The dots of the ids ``.`` and ``..`` are escaped, since no file can have those names. An id whose name looks
+    truncated is hashed as well, so that no two ids share a name.
+    """
+    name = escape(obi)
+    if len(name) <= MAX_NAME and not (len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name)):
+        return name if name.strip(".") or len(name) > 2 else name.replace(".", "%2E")
+    cut = min(MAX_NAME, len(name)) - _HASH_TAIL
+    for back in (1, 2):  # never cut inside an escape: %C3 would become %C or %
+        if name[cut - back] == "%":
+            cut -= back
+            break
+    digest = xxh3_128_hexdigest(obi.encode("utf-8", "surrogatepass"))
+    return f"{name[:cut]}~{digest}"
+
+
+def fan(obi: str) -> str:
+    """The two hex digits of xxh3_64(id) that name the fan-out directory of an id."""
+    return xxh3_64_hexdigest(obi.encode("utf-8", "surrogatepass"))[:2]
+
+
+# -- URLs -------------------------------------------------------------------------------------------
 
 _DEFAULT_PORT = {"http": "80", "https": "443", "ftp": "21"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.S)
@@ -176,3 +236,111 @@ def remove_dot_segments(path: str) -> str:
     if segments[-1] in (".", ".."):
         kept.append("")
     return "/" + "/".join(kept)
+
+
+# -- filesets ---------------------------------------------------------------------------------------
+
+_FILESET = "fileset:"
+
+
+class FilesetId(NamedTuple):
+    """The parts of an id; ``version`` is that of the platform, empty if none is given."""
+
+    platform: str
+    domain: str
+    work: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        parts = (quote(self.platform, safe="~"), quote(self.domain, safe="~"), quote(self.work, safe="~/:"))
+        version = f"@{quote(self.version, safe='~')}" if self.version else ""
+        return _FILESET + ":".join(parts) + version
+
+    @property
+    def obi(self) -> str:
+        """The id of the obi, which stands for all versions."""
+        return str(self._replace(version=""))
+
+
+def is_fileset(text: str) -> bool:
+    """Whether ``text`` has the prefix of a fileset's id."""
+    return text[: len(_FILESET)].lower() == _FILESET
+
+
+def parse_fileset(text: str) -> FilesetId:
+    """The parts of an id in any spelling. Raises BadName."""
+    rest, at, version = text.strip().partition("@")
+    parts = rest.split(":", 3)
+    if not is_fileset(rest) or len(parts) != 4 or not all(parts[1:]) or (at and not version) or len(rest) > MAX_ID:
+        raise BadName(
+            f"{text[:200]!r} is not the id of a fileset", hint="the form is fileset:PLATFORM:DOMAIN:WORK[@VERSION]"
+        )
+    return FilesetId(unquote(parts[1]).lower(), unquote(parts[2]).lower(), unquote(parts[3]), unquote(version))
+
+
+# -- handles, and ids of any kind -------------------------------------------------------------------
+
+_STORE_NAME = re.compile(r"(?:RePEc%3A|(?:https?|ftp)%3A%2F%2F)", re.I)
+
+
+def normalise_handle(raw: str) -> str:
+    """The id of a tobi: white space removed, ``RePEc:`` prefix, the rest lower-case.
+
+    A handle that does not begin with ``repec:`` (in any case) does not get that prefix: archec does not invent
+    identities. Raises BadName for an empty handle, for one of more than MAX_ID characters, for a URL and for
+    the id of a fileset, so that ids of tobis, fobis and filesets, and their names in the obi store, never collide.
+    """
+    text = "".join(raw.split()).lower()
+    if not text or text == "repec:":
+        raise BadName("the handle is empty")
+    if is_url(text):
+        raise BadName(f"the handle {text[:50]!r} is a URL")
+    if is_fileset(text):
+        raise BadName(f"the handle {text[:50]!r} is the id of a fileset")
+    if len(text) > MAX_ID:
+        raise BadName(f"the handle {text[:50]!r}... has {len(text)} characters, more than {MAX_ID}")
+    return "RePEc:" + text[6:] if text.startswith("repec:") else text
+
+
+def archive_of(handle: str) -> str:
+    """The archive code of a normalised handle (``aaa`` of ``RePEc:aaa:ssssss:1``), or ``""``."""
+    parts = handle.split(":", 2)
+    return parts[1] if len(parts) > 1 and parts[0] == "RePEc" else ""
+
+
+def series_of(handle: str) -> str:
+    """The series code of a normalised handle (``ssssss`` of ``RePEc:aaa:ssssss:1``), or ``""``."""
+    parts = handle.split(":", 3)
+    return parts[2] if len(parts) > 2 and parts[0] == "RePEc" else ""
+
+
+def item_of(handle: str) -> str:
+    """The rest of a normalised handle after its series, ``""`` for an archive or a series."""
+    parts = handle.split(":", 3)
+    return parts[3] if len(parts) > 3 and parts[0] == "RePEc" else ""
+
+
+def normalise(raw: str) -> tuple[Literal["tobi", "fobi", "fileset"], str]:
+    """``("tobi", id)``, ``("fobi", id)`` or ``("fileset", id)`` for a handle, URL or fileset's id in any spelling."""
+    if is_fileset(raw):
+        return "fileset", parse_fileset(raw).obi
+    if is_url(raw):
+        return "fobi", normalise_url(raw)
+    return "tobi", normalise_handle(raw)
+
+
+def typed(raw: str) -> str:
+    """The id in typed or pasted text.
+
+    Removes ``<...>`` around it and ``URL:`` before it, and unescapes a name in the obi store. Anything else is returned
+    unchanged.
+    """
+    text = raw.strip()
+    if text[:1] == "<" and text[-1:] == ">":
+        text = text[1:-1].strip()
+    if text[:4].lower() == "url:":
+        text = text[4:].lstrip()
+    if _STORE_NAME.match(text):
+        with suppress(BadName):
+            text = unescape(text)
+    return text
