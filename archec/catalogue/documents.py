@@ -332,15 +332,6 @@ def documents_of(changes: Changes) -> Iterator[tuple[str, list[Key]]]:
     ]  # fmt: skip
 
 
-def is_text(obi: str) -> bool:
-    """Whether a database can hold this id at all. One with a lone surrogate cannot be stored, so it is never known."""
-    try:
-        obi.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def versions_of(history: History, versions: Iterable[Version], claims: Iterable[Claim] = ()) -> dict[str, Version]:
     """The versions that a history or a claim names, by sha256."""
     states = {*history.states, *(claim.state for claim in claims)}

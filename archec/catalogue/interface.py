@@ -29,7 +29,6 @@ from archec.catalogue.documents import (
     ObiState,
     TextPlace,
     TobiFiles,
-    is_text,
     read,
     tobi_files_of,
     versions_of,
@@ -345,6 +344,15 @@ class Catalogue(ABC):
     @abstractmethod
     def close(self) -> None:
         """Closes the connection to the database."""
+
+
+def is_text(obi: str) -> bool:
+    """Whether a database can hold this id at all. One with a lone surrogate cannot be stored, so it is never known."""
+    try:
+        obi.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _grouped(pairs: Iterable[tuple[str, _T]]) -> defaultdict[str, list[_T]]:

@@ -26,8 +26,8 @@ from pymongo.errors import (
 )
 from pymongo.uri_parser import parse_uri
 
-from archec.catalogue.documents import REBUILD, is_text
-from archec.catalogue.interface import redact
+from archec.catalogue.documents import REBUILD
+from archec.catalogue.interface import is_text, redact
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CatalogueRefused, ConfigError, StorageFull
 
 Document = dict[str, Any]

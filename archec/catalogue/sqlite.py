@@ -39,13 +39,12 @@ from archec.catalogue.documents import (
     documents_of,
     history_of,
     history_text,
-    is_text,
     read,
     text_of,
     written,
     written_visits,
 )
-from archec.catalogue.interface import Catalogue, Checksum, redact
+from archec.catalogue.interface import Catalogue, Checksum, is_text, redact
 from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Position, Version, Visit
 from archec.errors import CatalogueError, CatalogueRefused
 from archec.history import History
