@@ -14,6 +14,8 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import uvloop
+
 from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits, committing
@@ -238,7 +240,7 @@ def _run_stoppable(work: Coroutine[Any, Any, None]) -> None:
             task.result()
 
     try:
-        asyncio.run(stoppable())
+        uvloop.run(stoppable())
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
