@@ -120,7 +120,7 @@ def errors_of(errors: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def as_uri(url: str) -> str:
     """Escapes a URL for a link or a header: every character that the grammar of URIs does not allow."""
-    return quote(url, safe=_IN_URIS) if _NOT_IN_URIS.search(url) else url
+    return quote(url, safe=_IN_URIS, errors="surrogateescape") if _NOT_IN_URIS.search(url) else url
 
 
 def chunked(parts: Iterable[bytes]) -> Iterator[bytes]:

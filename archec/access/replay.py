@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from archec.access.resource import Loaded
 from archec.access.stamps import http_date
 from archec.server.responses import BodyResponse, in_pieces
 
-_ORIG = "X-Archive-Orig-"
+_ORIG = "x-archive-orig-"
 _UNSAFE = re.compile(
     r"connection|keep-alive|te|trailer|transfer-encoding|upgrade|content-length|proxy-.*"  # of the connection
     r"|date|etag|link|location|server|status|vary|via|content-(location|range)|accept-.*|reserrors|www-authenticate"
@@ -37,7 +38,8 @@ _UNSAFE = re.compile(
 )
 """Headers that are not passed on under their own names."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+_RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)", re.IGNORECASE)
+_CONTROL = re.compile(rb"[^\x20-\x7e\x80-\xff]")
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 _SANDBOX = "default-src 'none'; sandbox"
 
@@ -68,9 +70,9 @@ def answer_replay(
         ("Content-Security-Policy", _SANDBOX),
         *([("Vary", "accept-datetime")] if negotiated else []),
     ]
-    if _is_known(exchange, tag, record):
-        return _without_body(record, answer(304, b"", "text/html", headers))
-    part = _part(exchange, held, tag) if held is not None else None
+    if 200 <= status < 300 and (met := _precondition(exchange, tag, record)):
+        return _without_body(record, answer(met, b"", "text/html", headers))
+    part = _part(exchange, held, (tag, record.http_header("last-modified"))) if held is not None else None
     body = dechunked(record.body) if chunked else record.body
     if held is not None and part is not None:
         first, length = part
@@ -81,23 +83,36 @@ def answer_replay(
         status, body, size = 206, exactly(body, length, first - held.first), length
     if status == 206 and part is None and (given := record.http_header("content-range")):
         headers.append(("Content-Range", given))
-    headers += _original_headers(record, row.url, at, row.timestamp)
     made = answer(status, b"", record.media_type or "application/octet-stream", headers)
+    made.raw_headers.extend(_original_headers(record, row.url, at, row.timestamp))
     if status in (204, 304):
         return _without_body(record, made)
     return BodyResponse(made, size, body, record.close)
 
 
-def _is_known(exchange: Exchange, tag: str, record: Record) -> bool:
-    """Whether the client has these bytes."""
-    tags = exchange.headers.get("if-none-match", "")
-    if tags:
-        return tags.strip() == "*" or tag in [one.strip().removeprefix("W/") for one in tags.split(",")]
+def _precondition(exchange: Exchange, tag: str, record: Record) -> int:
+    """The status that the preconditions of a request demand: 412, 304 if the client has these bytes, or 0."""
+    given = exchange.headers.get
+    if tags := given("if-match"):
+        if not _names(tags, tag):
+            return 412
+    elif _unchanged_since(given("if-unmodified-since"), record) is False:
+        return 412
+    if tags := given("if-none-match"):
+        return 304 if _names(tags.replace("W/", ""), tag) else 0
+    return 304 if _unchanged_since(given("if-modified-since"), record) else 0
+
+
+def _names(tags: str, tag: str) -> bool:
+    return tags.strip() == "*" or tag in [one.strip() for one in tags.split(",")]
+
+
+def _unchanged_since(date: str | None, record: Record) -> bool | None:
+    """Whether the capture says that it was last modified at this date or before. None if either is no date."""
     try:
-        since = parsedate_to_datetime(exchange.headers["if-modified-since"])
-        return parsedate_to_datetime(record.http_header("last-modified")) <= since
-    except (KeyError, ValueError, TypeError):
-        return False
+        return parsedate_to_datetime(record.http_header("last-modified")) <= parsedate_to_datetime(date or "")
+    except (ValueError, TypeError):
+        return None
 
 
 def _tag(loaded: Loaded) -> str:
@@ -128,26 +143,25 @@ def _held(record: Record, status: int, size: int) -> _HeldPart | None:
     return _HeldPart(int(match[1]), size, match[3])
 
 
-def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> Iterator[tuple[bytes, bytes]]:
     for name, value in record.http_headers() if record.http else []:
         lowered = name.lower()
         if not _TOKEN.fullmatch(name) or lowered == "content-type":
             continue
         if lowered == "location" and (target := joined(url, value)):
-            found.append(("Location", f"{at.base}/{stamp}id_/{as_uri(target)}"))
+            yield b"location", f"{at.base}/{stamp}id_/{as_uri(target)}".encode("ascii")
             continue  # no second one: clients take a prefixed header for one more of that name
-        found.append((_ORIG + name, value))
+        data = _CONTROL.sub(b"?", value.encode("utf-8", "surrogateescape"))
+        yield f"{_ORIG}{lowered}".encode("ascii"), data
         if not _UNSAFE.fullmatch(lowered.replace("_", "-")):
-            found.append((name, value))
-    return found
+            yield lowered.encode("ascii"), data
 
 
-def _part(exchange: Exchange, held: _HeldPart, tag: str) -> tuple[int, int] | None:
+def _part(exchange: Exchange, held: _HeldPart, unchanged: tuple[str, ...]) -> tuple[int, int] | None:
     """The part of the requested range that is held: its first byte in the resource and its length, which is 0 if none
-    of it is held. None if no range is requested."""
+    of it is held. None if no range is requested, or one of other bytes."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
-    if match is None or exchange.method != "GET" or exchange.headers.get("if-range", tag) != tag:
+    if match is None or exchange.method != "GET" or exchange.headers.get("if-range", unchanged[0]) not in unchanged:
         return None
     first, last = match[1], match[2]
     if not first and (not last or held.of == "*"):

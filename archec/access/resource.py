@@ -15,7 +15,7 @@ from archec.access.errors import LoadFailed, NotInTime, Refused
 from archec.access.exchange import answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
 from archec.access.posts import Asked
-from archec.access.query import Query, all_of, joined, parse_filters
+from archec.access.query import Query, all_of, joined, key_of, parse_filters
 from archec.access.record import END, Record, closed_on_failure
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
@@ -65,7 +65,7 @@ async def load(collection: Collection, query: Query, viewer: Viewer, errors: Err
             try:
                 async with closed_on_failure(record.close):
                     if row.origin.type != "live" and is_self_redirect(record, row.url):
-                        raise LoadFailed("a redirect to itself")
+                        raise LoadFailed(f"Self Redirect {row.url} -> {record.http_header('location')}")
                     return Loaded(row, await resolved(collection, row, record, viewer, errors))
             except LoadFailed as error:
                 errors[row.origin.source] = error.message
@@ -104,15 +104,14 @@ def check_record(record: Record, row: Row, viewer: Viewer) -> None:
 
 
 def is_self_redirect(record: Record, url: str) -> bool:
-    """Whether a response redirects to its own URL, apart from the scheme, ``www.`` and a trailing slash."""
-    if record.http_status[:1] != "3" or record.http_status == "304":
-        return False
+    """Whether a response redirects to its own URL: to one with the same key, where it would be found again."""
     location = record.http_header("location")
-    return bool(location) and _bare(joined(url, location)) == _bare(url)
-
-
-def _bare(url: str) -> str:
-    return url.partition("://")[2].lower().rstrip("/").removeprefix("www.")
+    if record.http_status[:1] != "3" or record.http_status == "304" or not location:
+        return False
+    try:
+        return key_of(joined(url, location)) == key_of(url)
+    except UsageError:
+        return False
 
 
 # -- revisits ---------------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ async def resolved(collection: Collection, row: Row, record: Record, viewer: Vie
         return _as_response(record, record.http, None)
     original = await _original(collection, row, record, viewer, errors)
     if original is None:
-        raise LoadFailed("the capture that a revisit refers to is not found")
+        raise LoadFailed("Original for revisit record could not be loaded")
     await record.close()
     http = _merged_http(record.http, original) if record.http else original.http
     return _as_response(record, http, original)

@@ -35,6 +35,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         crawl.response(U, stamp, f"version {n}".encode(), headers={**unsafe, "Last-Modified": DATES[n]})
     crawl.response("http://a.org/moved", STAMPS[0], b"", status="301 Moved", headers={"Location": "/x?a=1&b=2"})
     crawl.response("http://a.org/gone", STAMPS[0], b"gone", status="404 Not Found")
+    latin = b"HTTP/1.1 302 Found\r\nLocation: /\xe9?\xc3\xa9\r\nX-Name: caf\xe9\r\n\r\n"
+    crawl.octets("http://a.org/latin", STAMPS[0], latin)
+    crawl.response("http://a.org/Case", STAMPS[0], b"", status="301 Moved", headers={"Location": "/case"})
+    crawl.response("http://a.org/case", STAMPS[1], b"the page")
     packed = {"Transfer-Encoding": "chunked", "Content-Encoding": "gzip"}
     crawl.response("http://a.org/chunks", STAMPS[0], b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n", headers=packed)
     crawl.response(PART, STAMPS[0], b"cdefg", status="206 Partial Content", headers={"Content-Range": "bytes 2-6/9"})
@@ -193,10 +197,42 @@ def test_ranges_tags_and_head(get: httpx.Client) -> None:
         assert get.get(path, headers=known).status_code == 304
     for other in ({"If-None-Match": '"x"'}, {"If-Modified-Since": "Sat, 01 Jan 2000 00:00:00 GMT"}):
         assert get.get(path, headers=other).status_code == 200
-    assert get.get(path, headers={"Range": "bytes=0-2", "If-Range": '"x"'}).status_code == 200
+    modified = whole.headers["last-modified"]
+    for unit, given, status in (
+        ("bytes", '"x"', 200), ("bytes", DATES[0], 200), ("bytes", tag, 206), ("Bytes", modified, 206),
+    ):  # fmt: skip
+        assert get.get(path, headers={"Range": f"{unit}=0-2", "If-Range": given}).status_code == status
+    for demand, status in (
+        ({"If-Match": '"x"'}, 412), ({"If-Match": f"W/{tag}"}, 412), ({"If-Match": f'"x", {tag}'}, 200),
+        ({"If-Match": "*"}, 200), ({"If-Unmodified-Since": DATES[0]}, 412), ({"If-Unmodified-Since": modified}, 200),
+        ({"If-Match": tag, "If-Unmodified-Since": DATES[0]}, 200),
+        ({"If-None-Match": '"x"', "If-Modified-Since": modified}, 200),
+    ):  # fmt: skip
+        assert get.get(path, headers=demand).status_code == status, demand
     head = get.head(path, headers={"Range": "bytes=0-2"})
     assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", "9")
     assert get.post(path).status_code == 405
+
+
+def test_a_capture_of_an_error_or_a_redirect_ignores_preconditions(get: httpx.Client) -> None:
+    for page, status in (("gone", 404), ("moved", 301)):
+        path = f"/a/{STAMPS[0]}id_/http://a.org/{page}"
+        tag = get.get(path).headers["etag"]
+        for given in ({"If-None-Match": tag}, {"If-Match": '"x"'}):
+            assert get.get(path, headers=given).status_code == status
+
+
+def test_headers_keep_bytes_that_are_not_ascii(base: str, get: httpx.Client) -> None:
+    answer = get.get(f"/a/{STAMPS[0]}id_/http://a.org/latin")
+    assert answer.headers["location"] == f"{base}/a/{STAMPS[0]}id_/http://a.org/%E9?%C3%A9"
+    raw = dict(answer.headers.raw)
+    assert raw[b"x-name"] == raw[b"x-archive-orig-x-name"] == b"caf\xe9"
+
+
+def test_a_redirect_to_a_url_of_the_same_key_is_one_to_itself(get: httpx.Client) -> None:
+    answer = get.get("/a/resource?url=http://a.org/Case")
+    assert answer.content.endswith(b"the page\r\n\r\n")
+    assert json.loads(answer.headers["reserrors"]) == {"a": "Self Redirect http://a.org/Case -> /case"}
 
 
 def test_a_part_that_was_captured_is_a_part(get: httpx.Client) -> None:

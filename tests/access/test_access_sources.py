@@ -299,6 +299,21 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
             assert "cut.warc: is truncated in the record at 0" in run.stderr
 
 
+def test_metadata_of_another_record_is_no_capture(tmp_path: Path) -> None:
+    """Heritrix writes one with the URL and the time of each response."""
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    page = crawl.response("http://a.org/", S, b"page").rec_headers.get_header("WARC-Record-ID")
+    fields = "application/warc-fields"
+    crawl.other("metadata", "http://a.org/", S, b"via: x\r\n", fields, **{"WARC-Concurrent-To": page})
+    crawl.other("metadata", "http://a.org/", S, b"via: x\r\n", fields, **{"WARC-Refers-To": page})
+    crawl.other("metadata", "metadata://a.org/own", S, b"k: v\r\n", fields)
+    crawl.close()
+    run = CliRunner().invoke(access, ["index", str(tmp_path / "w")])
+    assert run.exit_code == 0
+    found = [json.loads(row.split(" ", 2)[2]) for row in (tmp_path / "w.cdxj").read_text().splitlines()]
+    assert [row["mime"] for row in found] == ["text/html", fields]
+
+
 def test_explain_says_which_rule_decides(tmp_path: Path) -> None:
     config = configured(
         tmp_path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 from pathlib import Path
@@ -61,12 +62,18 @@ class Crawl:
         )
         return self._add(record, url, stamp, status[:3], "warc/revisit")
 
-    def other(self, kind: str, url: str, stamp: str, body: bytes, mime: str) -> Any:
+    def other(self, kind: str, url: str, stamp: str, body: bytes, mime: str, **headers: str) -> Any:
         """A resource, metadata or conversion."""
         record = self._writer.create_warc_record(
-            url, kind, io.BytesIO(body), warc_content_type=mime, warc_headers_dict={"WARC-Date": date(stamp)}
+            url, kind, io.BytesIO(body), warc_content_type=mime, warc_headers_dict={"WARC-Date": date(stamp), **headers}
         )
         return self._add(record, url, stamp, "", mime)
+
+    def octets(self, url: str, stamp: str, http: bytes) -> None:
+        """A response of bytes that warcio does not write."""
+        head = f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\nWARC-Date: {date(stamp)}\r\n"
+        head += f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(http)}\r\n\r\n"
+        self.raw(gzip.compress(head.encode() + http + b"\r\n\r\n"), url, stamp)
 
     def raw(self, data: bytes, url: str, stamp: str) -> None:
         """Any bytes in the place of a record."""
