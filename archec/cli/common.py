@@ -37,8 +37,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _CHUNK = 1 << 18
 _IDENTIFIERS = ("doi:", "hdl:", "10.")
-COMPLETE = "_ARCHEC_COMPLETE"
-"""The environment variable with which a shell requests completions."""
 
 
 class _Parsed(click.ParamType):  # type: ignore[type-arg]  # it takes one in new versions of click only

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
-from archec.cli.common import COMPLETE
 from archec.terminal.output import LineWriter
 
+COMPLETE = "_ARCHEC_COMPLETE"
+"""The environment variable with which a shell requests completions."""
 _SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 

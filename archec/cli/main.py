@@ -16,7 +16,7 @@ import click
 from click.shell_completion import shell_complete
 
 from archec import __version__
-from archec.cli.common import COMPLETE
+from archec.cli.completion import COMPLETE
 from archec.cli.runreport import RUN_LINE, RunLine
 from archec.errors import ArchecError, Exit
 from archec.terminal.output import ReaderGone, guard, note

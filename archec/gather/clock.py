@@ -7,38 +7,26 @@ Without either, a jump of more than 90 days counts. A first run has nothing to c
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING
 
 from archec.archive.journal import records
 from archec.archive.opening import Archive
 from archec.archive.report import RunReport
 from archec.catalogue.documents import read
 from archec.catalogue.records import ClockReading, RunStart
-from archec.config import Config
 from archec.errors import ArchecError
 from archec.store.journal_reader import JournalFile
 from archec.tist import MAX_TIST, iso
 from archec.units import human_duration
-from archec.web.headers import http_date
-from archec.web.policy import Policy
-
-if TYPE_CHECKING:
-    from archec.web.door import Sender
 
 _DAY = 86400
 _LEAP = 90 * _DAY
 _LEAST_HOSTS, _MOST_HOSTS = 3, 9
 _RUNS = 20
 """Maximum number of runs searched for hosts to ask."""
-_PATIENCE, _LATECOMERS = 10.0, 1.0
-"""Seconds to wait for hosts, and for the remaining ones when enough have answered."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -54,7 +42,11 @@ def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     """Raises ArchecError if evidence contradicts the clock by more than a day. ``before`` is the journal of the last
     run; hosts are asked for the time if ``ask`` is set."""
     hosts = list(islice(_hosts(archive), _MOST_HOSTS)) if ask else []
-    offsets = asyncio.run(_asked(archive.config, hosts)) if len(hosts) >= _LEAST_HOSTS else []
+    offsets: Sequence[float] = ()
+    if len(hosts) >= _LEAST_HOSTS:
+        from archec.gather.host_clocks import ask_hosts  # slow to import: the whole client of the web
+
+        offsets = ask_hosts(archive.config, hosts, enough=_LEAST_HOSTS)
     doubt = doubt_of(_reading_of(before), read_clock(), offsets)
     if doubt:
         raise ArchecError(doubt, hint="set the clock; if it is correct, use 'archec gather --trust-clock'")
@@ -68,6 +60,8 @@ def doubt_of(before: ClockReading, now: ClockReading, offsets: Sequence[float]) 
     """
     here = f"the clock says {iso(now.time)}"
     if len(offsets) >= _LEAST_HOSTS:
+        from statistics import median  # slow to import, for this case only
+
         ahead = median(offsets)
         return f"{here}, and {len(offsets)} web servers say {_iso(now.time + ahead)}" if abs(ahead) > _DAY else ""
     if now.boot and now.boot == before.boot:
@@ -87,37 +81,6 @@ def _reading_of(journal: JournalFile) -> ClockReading:
     """The clock recorded at the beginning of a run, or the run's tist if there is none."""
     start = next(records(journal.path, RunStart), None)
     return (start and start.clock) or ClockReading(journal.tist)
-
-
-async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
-    """The seconds by which those hosts that answer are ahead of this machine."""
-    from archec.web.door import Sender  # which only those need who fetch
-
-    loop, offsets = asyncio.get_running_loop(), list[float]()
-    until = loop.time() + _PATIENCE
-    async with Sender(Policy.of(config.fetch, config.agent, "fetch")) as sender:
-        asking = {asyncio.ensure_future(_ahead(sender, host)) for host in hosts}
-        while asking and (left := until - loop.time()) > 0:
-            done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            offsets += [ahead for one in done if (ahead := one.result()) is not None]
-            if len(offsets) >= _LEAST_HOSTS:
-                until = min(until, loop.time() + _LATECOMERS)
-        for one in asking:
-            one.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
-    return offsets
-
-
-async def _ahead(sender: Sender, host: str) -> float | None:
-    """The number of seconds by which a host's clock is ahead, or None if the host did not send the time."""
-    from archec.web.door import WebError
-
-    try:
-        async with aclosing(await sender.send("GET", f"http://{host}/robots.txt")) as response:
-            date = http_date(response.headers.get("date", ""))
-    except WebError:
-        return None
-    return None if date is None else date - time.time()
 
 
 def _hosts(archive: Archive) -> Iterator[str]:

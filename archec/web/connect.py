@@ -12,18 +12,21 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
-
-import anyio._backends._asyncio  # noqa: F401 - not on the first use: no descriptor may be left then
-from anyio import move_on_after
 
 from archec.web.faults import OURS, ConnectError, ProtocolError, ReadError, TimedOut, WebError, internal
 from archec.web.guard import Guard
 from archec.web.h1 import H1Connection
 from archec.web.policy import Proxy
 from archec.web.tls import Tls
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout as time_limit
+else:
+    from async_timeout import timeout as time_limit
 
 T = TypeVar("T")
 
@@ -158,9 +161,13 @@ class Connector:
 async def within(timeout: float, step: Awaitable[T], what: str) -> T:
     """Awaits a step of connecting, in this task: ``asyncio.wait_for`` loses a connection that is there just when the
     step is cancelled. Raises TimedOut after ``timeout`` seconds."""
-    with move_on_after(timeout):
-        return await step
-    raise TimedOut(f"no connection: {what} took too long")
+    try:
+        async with time_limit(timeout):
+            return await step
+    except asyncio.TimeoutError as error:
+        if error.args:  # ETIMEDOUT, an OSError
+            raise
+        raise TimedOut(f"no connection: {what} took too long") from None
 
 
 def _reason(error: OSError) -> str:

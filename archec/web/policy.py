@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
 
 from archec.config import Denial, FetchConfig
 from archec.errors import ConfigError
@@ -198,7 +198,11 @@ class Proxies:
 
     def __init__(self, setting: str = "") -> None:
         self._fixed = _parse(setting, "fetch.proxy") if setting else None
-        self._environment: dict[str, str] = {} if setting else getproxies_environment()
+        self._environment: dict[str, str] = {}
+        if not setting and any(name.lower().endswith("_proxy") for name in os.environ):
+            from urllib.request import getproxies_environment, proxy_bypass  # slow to import, and few have a proxy
+
+            self._environment, self._bypasses = getproxies_environment(), proxy_bypass
         self._by_scheme = {
             scheme: _parse(self._environment[scheme], f"{scheme.upper()}_PROXY")
             for scheme in ("http", "https", "ftp")
@@ -210,7 +214,7 @@ class Proxies:
         if self._fixed is not None:
             return self._fixed
         proxy = self._by_scheme.get(scheme)
-        if proxy is None or proxy_bypass(netloc, self._environment):
+        if proxy is None or self._bypasses(netloc, self._environment):
             return None
         return proxy
 

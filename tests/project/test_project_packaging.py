@@ -20,6 +20,7 @@ PROVIDES = {
     "bson": "pymongo",
     "prometheus_client": "prometheus-client",
     "re2": "google-re2",
+    "async_timeout": "async-timeout",
 }
 """Where a distribution has another name than what is imported."""
 
