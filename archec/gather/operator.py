@@ -16,6 +16,7 @@ from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.file_loss import loss_of
 from archec.archive.held_back import held_back_record, held_losses, journalled, without_accepted
 from archec.archive.opening import Archive, locked
+from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
 from archec.archive.revision import evidence_of, judge_again
@@ -45,6 +46,17 @@ class DecisionRun(NamedTuple):
         for record in records:
             self.committer.add(CommitItem(record))
         self.committer.commit()
+
+
+@contextmanager
+def _locked(config: Config, kind: str) -> Iterator[Archive]:
+    """The locked archive. A decision that was interrupted is completed first, so that it can be made again or reversed.
+    """
+    with locked(config, kind) as archive:
+        last = last_run(archive.layout)
+        if last is not None and last.start is not None and last.start.kind in ("losses", "retract"):
+            next_run(archive)
+        yield archive
 
 
 @contextmanager
@@ -97,7 +109,7 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
     A template is lost from the first data set on that lacks it. Templates and files that a later data set or visit has
     shown to be back stay as they are. Raises :class:`NotHeld` if the run holds back none of these losses.
     """
-    with locked(config, "losses") as archive:
+    with _locked(config, "losses") as archive:
         catalogue = archive.catalogue
         known_run(catalogue, run)
         files = _chosen(catalogue, run, "fobi", wanted)
@@ -172,7 +184,7 @@ def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> 
     ``wanted`` is the run that read it, or the sha256 of its file or a prefix of that. Raises :class:`NotHeld` if there
     is no such data set, :class:`UsageError` if there are several, or if nothing would change.
     """
-    with locked(config, "retract") as archive:
+    with _locked(config, "retract") as archive:
         catalogue = archive.catalogue
         known = catalogue.data_sets()
         data_set = find(catalogue, known, wanted)
@@ -197,7 +209,7 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
     Raises :class:`NotHeld` if there is no such run, :class:`UsageError` if it visited no files or nothing would
     change.
     """
-    with locked(config, "retract") as archive:
+    with _locked(config, "retract") as archive:
         found = known_run(archive.catalogue, run)
         if found.kind != "gather":
             raise UsageError(

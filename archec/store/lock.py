@@ -12,12 +12,13 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from archec.errors import LockHeld
+from archec.errors import CorruptArchive, LockHeld
 from archec.progress import Meter
 from archec.store.durable import storage_errors
 from archec.store.layout import Layout
@@ -64,7 +65,8 @@ class Holder(NamedTuple):
 class RunLock:
     """Holds the archive's run lock: ``with RunLock(layout, "gather"): ...``.
 
-    Raises :class:`LockHeld` with the holder if another process has it.
+    Raises :class:`LockHeld` with the holder if another process has it, :class:`CorruptArchive` if a held file is in the
+    place of the lock.
     """
 
     def __init__(self, layout: Layout, what: str = "gather") -> None:
@@ -79,6 +81,11 @@ class RunLock:
         with storage_errors(self._path):
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
             try:
+                if not os.fstat(fd).st_mode & stat.S_IWUSR:  # root may write to it all the same
+                    raise CorruptArchive(
+                        f"{self._path}: is read-only, like a held file, so nothing is written to it",
+                        hint="if it is the lock, chmod u+w; else move it to where 'archec check' misses a file",
+                    )
                 if not _take(fd):
                     who = _read(fd, self._layout)
                     raise LockHeld(

@@ -12,7 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gather_support import Member, archec_inline, check, histories, lines, make, run, tarball, template
+from failpoint import killed_at
+from gather_support import (
+    Member,
+    archec_cli,
+    archec_inline,
+    check,
+    histories,
+    lines,
+    make,
+    run,
+    tarball,
+    template,
+)
 
 from archec.config import Config
 from archec.errors import DataSetError
@@ -159,6 +171,35 @@ def test_a_retraction_and_its_undoing(config: Config, folder: Path) -> None:
     assert archec_inline(config, "retract", str(number), "--undo").code == 0
     assert lines(config) == lines(fresh)
     assert before != lines(config)
+    check(config)
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_a_retraction_that_was_killed_is_completed_by_the_same_command(
+    config: Config, folder: Path, undo: bool
+) -> None:
+    run(config, tar(folder, 1, papers("aaa/sss/1.rdf", PAPER, title="one")))
+    number = run(config, tar(folder, 2, papers("aaa/sss/1.rdf", PAPER, title="wrong"))).run
+    command = ["retract", str(number), "--reason", "wrong"]
+    if undo:
+        assert archec_inline(config, *command).code == 0
+        command.append("--undo")
+    assert archec_cli(config, *command, env=killed_at("journal.after-append")).code == -9
+    assert list(histories(config)[PAPER]) == ([T1] if undo else [T1, T2])
+    refused = archec_inline(config, *command)
+    assert (refused.code, ("is not retracted" if undo else "is retracted: wrong") in refused.err) == (2, True)
+    assert list(histories(config)[PAPER]) == ([T1, T2] if undo else [T1])
+    check(config)
+
+
+def test_an_acceptance_that_was_killed_is_completed_by_the_same_command(config: Config, folder: Path) -> None:
+    run(config, tar(folder, 1, papers("aaa/p.rdf", *series(30))))
+    number = run(config, tar(folder, 2, papers("aaa/p.rdf", *series(2)))).run
+    command = ["losses", "accept", str(number)]
+    assert archec_cli(config, *command, env=killed_at("journal.after-append")).code == -9
+    assert list(histories(config)[series(30)[5]]) == [T1]
+    assert archec_inline(config, *command).code == 7, "they are no longer held back"
+    assert list(histories(config)[series(30)[5]]) == [T1, T2]
     check(config)
 
 

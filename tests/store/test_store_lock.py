@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import archec
-from archec.errors import Exit, LockHeld, StorageFailed
+from archec.errors import CorruptArchive, Exit, LockHeld, StorageFailed
 from archec.store.layout import Layout
 from archec.store.lock import LOCK, RunLock, holder
 
@@ -131,3 +131,12 @@ def test_a_lock_that_is_a_link(flat: Layout, tmp_path: Path) -> None:
     with pytest.raises(StorageFailed):
         holder(flat)
     assert (tmp_path / "other").read_bytes() == b"text"
+
+
+def test_a_held_file_in_its_place_is_not_written_to(flat: Layout) -> None:
+    held = flat.root / LOCK
+    held.write_bytes(b"held\n")
+    held.chmod(0o444)
+    with pytest.raises(CorruptArchive if os.geteuid() == 0 else StorageFailed), RunLock(flat):
+        pass
+    assert held.read_bytes() == b"held\n"
