@@ -21,7 +21,7 @@ from archec.access.index_files import MAX_LINE
 from archec.access.memento import Addresses, Lost
 from archec.access.posts import Asked, PostedBody, key_of_request, parse_request
 from archec.access.query import Query, all_of, parse_query, whole_url
-from archec.access.record import closed_on_failure
+from archec.access.record import ClosedOnFailure
 from archec.access.replay import answer_replay
 from archec.access.resource import answer_record, load
 from archec.access.sources import Errors
@@ -154,7 +154,7 @@ class Api:
             await loaded.record.close()
             return answer(302, b"", HTML, [("Location", at.memento(loaded.row)), *varies])
         exchange.note["source"] = loaded.row.origin.source
-        async with closed_on_failure(loaded.record.close):
+        async with ClosedOnFailure(loaded.record.close):
             return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)
 
     async def _available(self, exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
@@ -207,7 +207,7 @@ class Api:
         exchange.note["source"] = loaded.row.origin.source
         packed = exchange.take.one("compress") == "gzip"
         at = Addresses(self._base(exchange, collection.name), loaded.row.url)
-        async with closed_on_failure(loaded.record.close):
+        async with ClosedOnFailure(loaded.record.close):
             return answer_record(loaded, errors, ", ".join(at.links()), packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:

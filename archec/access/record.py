@@ -10,7 +10,7 @@ import re
 import uuid
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -164,11 +164,6 @@ class ChunkReader:
             self._data += piece
         return self._data[:most]
 
-    async def rest(self) -> AsyncIterator[bytes]:
-        """Yields what has not been read."""
-        while piece := await self.some(_FILE_PIECE):
-            yield piece
-
     async def some(self, most: int) -> bytes:
         """Reads up to ``most`` bytes; b"" at the end."""
         if not self._data:
@@ -177,44 +172,38 @@ class ChunkReader:
         return found
 
 
-async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def unpacked(source: ChunkReader) -> AsyncGenerator[bytes, None]:
     """Yields the decompressed bytes of one gzip member. Data that is not gzip is passed through. Raises LoadFailed if
     it is damaged."""
-    first = await anext(pieces, b"")
-    while first and len(first) < 2:
-        more = await anext(pieces, b"")
-        if not more:
-            break
-        first += more
-    if first[:2] != _GZIP:
-        if first:
-            yield first
-        async for piece in pieces:
+    if await source.ahead(len(_GZIP)) != _GZIP:
+        while piece := await source.some(_FILE_PIECE):
             yield piece
         return
     decompressor = zlib.decompressobj(31)
-    data = first
-    while True:
+    while not decompressor.eof:
+        data = decompressor.unconsumed_tail or await source.some(_FILE_PIECE)
+        if not data:
+            raise TruncatedRecord
         try:
             plain = decompressor.decompress(data, _PIECE)
         except zlib.error as error:
             raise LoadFailed("it is damaged") from error
         if plain:
             yield plain
-        if decompressor.eof:
-            return
-        data = decompressor.unconsumed_tail or await anext(pieces, b"")
-        if not data:
-            raise TruncatedRecord
 
 
-@asynccontextmanager
-async def closed_on_failure(close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    try:
-        yield
-    except BaseException:
-        await close()
-        raise
+class ClosedOnFailure:
+    """For ``async with``: awaits ``close`` if the block fails."""
+
+    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
+        self._close = close
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            await self._close()
 
 
 async def read_record(
@@ -224,13 +213,13 @@ async def read_record(
     it is from a file, so that it must match the checksum of gzip or, if there is none, its digest. (Servers may send
     records with the digests of others.) Raises LoadFailed."""
     source = ChunkReader(pieces)
-    plain = unpacked(source.rest())
+    plain = unpacked(source)
 
     async def close_all() -> None:
         await plain.aclose()
         await close()
 
-    async with closed_on_failure(close_all):
+    async with ClosedOnFailure(close_all):
         is_packed = is_stored and await source.ahead(len(_GZIP)) == _GZIP
         reader = ChunkReader(plain)
         first = await reader.until(_LINE_END)

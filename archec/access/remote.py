@@ -16,7 +16,7 @@ from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.index_files import MAX_LINE
 from archec.access.posts import PostedBody
 from archec.access.query import joined
-from archec.access.record import unpacked
+from archec.access.record import ChunkReader, unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
 from archec.web.door import Response, Sender, WebError, trust
@@ -192,7 +192,7 @@ def _plain(response: Response) -> AsyncIterator[bytes] | None:
     length = response.headers.get("content-length", "")
     if length.isdecimal() and int(length[:18]) > MAX_ANSWER:
         raise LoadFailed(f"its answer is larger than {MAX_ANSWER} bytes")
-    return unpacked(response) if encoding.endswith("gzip") else None
+    return unpacked(ChunkReader(response)) if encoding.endswith("gzip") else None
 
 
 class Health:

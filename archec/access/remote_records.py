@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
-from archec.access.record import Record, closed_on_failure, exactly, read_file, read_record
+from archec.access.record import ClosedOnFailure, Record, exactly, read_file, read_record
 from archec.access.remote import MAX_ANSWER, Health, Web, arriving, followed, spooled
 from archec.access.rows import Row
 from archec.access.sources import in_time
@@ -49,7 +49,7 @@ class ReplayLoader:
             raise Refused(405, f"{asked.method} is not allowed on the live web", (("Allow", ", ".join(self._methods)),))
         stack = AsyncExitStack()
         try:
-            async with closed_on_failure(stack.aclose):
+            async with ClosedOnFailure(stack.aclose):
                 with in_time(self._seconds):
                     response, final = await self._answered(stack, row, url, asked)
                 return await self._record(stack, row, response, final)

@@ -16,7 +16,7 @@ from archec.access.exchange import answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, key_of, parse_filters
-from archec.access.record import END, Record, closed_on_failure
+from archec.access.record import END, ClosedOnFailure, Record
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, of_date
@@ -63,7 +63,7 @@ async def load(collection: Collection, query: Query, viewer: Viewer, errors: Err
             if record is None:
                 continue
             try:
-                async with closed_on_failure(record.close):
+                async with ClosedOnFailure(record.close):
                     if row.origin.type != "live" and is_self_redirect(record, row.url):
                         raise LoadFailed(f"Self Redirect {row.url} -> {record.http_header('location')}")
                     return Loaded(row, await resolved(collection, row, record, viewer, errors))
@@ -83,7 +83,7 @@ async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Aske
         try:
             record = await loader.load(row, asked)
             if record is not None:
-                async with closed_on_failure(record.close):
+                async with ClosedOnFailure(record.close):
                     check_record(record, row, viewer)
                 return record
         except LoadFailed as error:
