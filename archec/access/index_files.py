@@ -65,7 +65,7 @@ class SortedFile:
         self._descriptor, self._begin, self._name = descriptor, begin, name
         weakref.finalize(self, os.close, descriptor)
         self._size = os.fstat(descriptor).st_size
-        self._last = (b"", (begin, begin, b""))
+        self._last = (b"", (begin, 0, list[bytes](), begin))
         self._probes: dict[tuple[int, int], tuple[int, bytes, int]] = {}
 
     @property
@@ -74,49 +74,51 @@ class SortedFile:
         return self._size
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        begin, left, window = self._found(start)
+        _, before, lines, at = self._found(start)
         rest, block = b"", _PROBE * 4
-        at, data = begin, window[begin - left :]
-        while at < self._size:
-            if not data:
-                data, block = self._pread(block, at), _BLOCK
-            at += len(data)
-            lines = (rest + data).split(b"\n")
-            rest, data = lines.pop(), b""
+        lines = lines[before:]
+        while True:
             for line in lines:
                 if line >= end:
                     return
                 if line:
                     yield line
+            if at >= self._size:
+                break
+            data, block = self._pread(block, at), _BLOCK
+            at += len(data)
+            *lines, rest = (rest + data).split(b"\n")
             self._check_length(rest)
         if rest and rest < end:
             yield rest
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        at, left, window = self._found(end)
+        at, before, lines, _ = self._found(end)
         rest, block = b"", _PROBE * 4
-        data = window[: at - left]
-        while at > self._begin:
-            if not data:
-                data, block = self._pread(min(block, at - self._begin), max(self._begin, at - block)), _BLOCK
-            at -= len(data)
-            lines = (data + rest).split(b"\n")
-            rest, data = lines[0], b""
-            for line in reversed(lines[1:]):
+        lines = lines[:before]
+        while True:
+            for line in reversed(lines):
                 if line and line < start:
                     return
                 if line:
                     yield line
+            if at <= self._begin:
+                break
+            data, block = self._pread(min(block, at - self._begin), max(self._begin, at - block)), _BLOCK
+            at -= len(data)
+            rest, *lines = (data + rest).split(b"\n")
             self._check_length(rest)
         if rest and rest >= start:
             yield rest
 
     def find(self, key: bytes) -> int:
         """The position of the first line that is not less than ``key``."""
-        return self._found(key)[0]
+        begin, before, lines, end = self._found(key)
+        return min(begin + sum(map(len, lines[:before])) + before, end)
 
-    def _found(self, key: bytes) -> tuple[int, int, bytes]:
-        """As :meth:`find`, with the position and the bytes of the part of the file around it."""
+    def _found(self, key: bytes) -> tuple[int, int, list[bytes], int]:
+        """A part of the file that has the first line that is not less than ``key``: where it begins, how many of its
+        lines are before that one, its lines, and where it ends."""
         known, found = self._last
         if key == known:  # a query for the closest rows reads from the same line in both directions
             return found
@@ -134,8 +136,8 @@ class SortedFile:
                 low = after
             else:
                 high = begin
-        window = self._pread(high - low, low)
-        found = (low + _line_in(window, key), low, window)
+        lines = self._pread(high - low, low).removesuffix(b"\n").split(b"\n")
+        found = (low, bisect_left(lines, key), lines, high)
         self._last = (key, found)
         return found
 
@@ -172,13 +174,6 @@ class SortedFile:
     def _check_length(self, rest: bytes) -> None:
         if len(rest) > MAX_LINE:
             raise SourceFailed(f"{self._name}: has a line of more than {MAX_LINE} bytes")
-
-
-def _line_in(data: bytes, key: bytes) -> int:
-    """The position of the first line in sorted lines that is not less than ``key``."""
-    lines = data.removesuffix(b"\n").split(b"\n")
-    number = bisect_left(lines, key)
-    return min(sum(map(len, lines[:number])) + number, len(data))
 
 
 Form = Callable[[bytes], bool]

@@ -41,10 +41,8 @@ def ordered_rows(lines: OrderedLines, read: LineReader, origin: RowOrigin, query
     if order == "reverse":
         return _rows(lines.backward(start, end), read, origin)
     pivot = min(max(f"{query.key} {query.closest}".encode("utf-8", "surrogatepass"), start), end)
-    before = _runs(_rows(lines.backward(start, pivot), read, origin))
-    after = _rows(lines.forward(pivot, end), read, origin)
-    wanted = seconds(query.closest)
-    return heapq.merge(before, after, key=lambda row: abs(seconds(row.timestamp) - wanted))
+    before = _rows(lines.backward(start, pivot), read, origin)
+    return _nearest(before, _rows(lines.forward(pivot, end), read, origin), seconds(query.closest))
 
 
 def sort_rows(rows: Iterator[Row], query: Query) -> Iterator[Row]:
@@ -79,10 +77,22 @@ def _rows(lines: Iterator[bytes], read: LineReader, origin: RowOrigin) -> Iterat
     return filter(None, map(read, lines, repeat(origin)))
 
 
-def _runs(rows: Iterator[Row]) -> Iterator[Row]:
-    """Rows in descending order, except that those of the same time (at the same distance) are in ascending order."""
-    for _, run in groupby(rows, attrgetter("timestamp")):
-        yield from reversed(list(run))
+def _nearest(before: Iterator[Row], after: Iterator[Row], wanted: float) -> Iterator[Row]:
+    """Merges rows from a time backwards with those from it forwards, by their distance to it: at the same distance, the
+    earlier ones first. Rows of the same time become ascending."""
+    earlier, later = next(before, None), next(after, None)
+    while earlier is not None:
+        same, stamp = [earlier], earlier.timestamp
+        while (earlier := next(before, None)) is not None and earlier.timestamp == stamp:
+            same.append(earlier)
+        distance = abs(seconds(stamp) - wanted)
+        while later is not None and abs(seconds(later.timestamp) - wanted) < distance:
+            yield later
+            later = next(after, None)
+        yield from reversed(same)
+    if later is not None:
+        yield later
+        yield from after
 
 
 def first_of_each(rows: Iterable[Row], key: Callable[[Row], object]) -> Iterator[Row]:
