@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -103,6 +103,17 @@ class Rules:
             if holds:
                 return False
         return self.open != "none"
+
+    def may_hide(self, within: KeyRange, address: str, now: float, hiding: Container[str]) -> bool:
+        """Whether rights among ``hiding`` may hide anything that has one of these keys from a client at ``address``
+        without a token."""
+        for rule in self.rules:
+            holds = _holds_within(rule, within, address, now)
+            if holds is not False and rule.rights in hiding:
+                return True
+            if holds:
+                return False
+        return self.open == "none"
 
     @property
     def may_open(self) -> bool:

@@ -270,7 +270,9 @@ def test_what_may_be_visible_is_asked_for(
     within = key_range(asked, match)
     made = [line(url, "20140101000000") for url in urls]
     rows = [any_row(one, NOWHERE) for one in made if within.start <= one < within.end]
-    assert viewer.may_see(within) or not list(viewer.visible(row for row in rows if row is not None))
+    visible = list(viewer.visible(row for row in rows if row is not None))
+    assert viewer.may_see(within) or not visible
+    assert viewer.may_miss(within) or len(visible) == len(rows)
 
 
 def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
@@ -281,6 +283,12 @@ def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
                 found = [get.get(f"/a/cdx?url={host}&{count}").json()["pages"] for host in ("x.org", "y.org")]
                 assert found == [int(get.get(f"/cdx/search/cdx?url={one}&{count}").text) for one in ("x.org", "y.org")]
                 assert found == pages
+            with client(url, token) as get:
+                for path in ("/a/cdx", "/a/index", "/cdx/search/cdx"):
+                    for asked in ("showNumPages=true", "page=0"):
+                        answer = get.get(f"{path}?url=*.org&{asked}&collection=a")
+                        assert answer.status_code == (200 if token else 400)
+                        assert token or "resumeKey" in answer.json()["message"]
     with serving(world(tmp_path, "access: {rules: [{host: y.org, rights: open}]}")) as url, client(url, "") as get:
         hidden = [get.get(f"/a/cdx?url={host}&{count}").status_code for host in ("x.org", "none.org", "y.org")]
         assert hidden == [401, 401, 200]
