@@ -48,27 +48,15 @@ class Pace:
     ``host``'s times are those of all requests to it."""
 
     def __init__(self, config: FetchConfig, rate: tuple[int, float] | None, host: HostTimes) -> None:
-        self._slots = asyncio.Semaphore(config.per_host)
+        self.slots = asyncio.Semaphore(config.per_host)
+        """One is held for each request, until the end of its response."""
         self._delay = config.delay
         self._rate = rate
         self._tokens = float(rate[0]) if rate is not None else 0.0
         self._counted = 0.0
         self.host = host
 
-    async def __aenter__(self) -> None:
-        """Waits for a slot, which is held until the end of the block."""
-        await self._slots.acquire()
-        try:
-            while (wait := self._wait()) > 0:
-                await asyncio.sleep(wait)
-        except BaseException:
-            self._slots.release()
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        self._slots.release()
-
-    def _wait(self) -> float:
+    def wait(self) -> float:
         """Returns the seconds until a request may be sent. If that is 0, the request is counted as sent."""
         now = time.monotonic()
         wait = max(self.host.next, self.host.resting_until) - now
@@ -159,7 +147,9 @@ class Asker:
             last, wait = attempt == self._config.retries, 0.0
             try:
                 pace = self._pace(url, api=api)
-                async with pace:
+                async with pace.slots:
+                    while (wait := pace.wait()) > 0:
+                        await asyncio.sleep(wait)
                     with closing(await self._follow(url, headers, helper)) as response:
                         fields = raw_headers(response.raw)
                         _heed_rate_limit(pace.host, fields, self._config.max_delay)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple
 
@@ -24,6 +24,17 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.records import FobiBody
+
+
+async def at_once(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Runs ``work`` in ``count`` tasks. If one fails, the others are cancelled and waited for."""
+    tasks = [asyncio.ensure_future(work()) for _ in range(count)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class IngestOptions(Struct, frozen=True, omit_defaults=True):

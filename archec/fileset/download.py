@@ -169,7 +169,8 @@ class _Transfer:
                 if outcome is not None:
                     return outcome
             except PlatformHttpError as error:
-                await self._in_thread(self._write, self._pieces)
+                if self._pieces:
+                    await self._in_thread(self._write, self._pieces)
                 now, seconds = self._size, time.monotonic() - began
                 has_grown = bool(self._answer.validator) and now > most + min(_BLOCK, most // 100)
                 is_slow = seconds > _GRACE and now - first < self._of.config.min_rate * seconds
@@ -187,13 +188,12 @@ class _Transfer:
         if temp is None:
             return None
         await self._in_thread(temp.reread)
-        self._temp = temp
-        self._take(self._temp.size)
-        self._answer = left
-        digests = self._temp.digests
+        self._temp, self._answer = temp, left
+        self._take(temp.size)
+        digests = temp.digests
         is_complete = self._file.size is not None and mismatch(self._file, digests) is None
         if is_complete or (left.sha256 and digests.sha256 == left.sha256):
-            return await self._judge(self._temp)
+            return await self._judge()
         if left.sha256 or not left.validator:
             self._restart()
         return None
@@ -209,8 +209,8 @@ class _Transfer:
         async with self._of.asker.request(self._url, headers, self._helper) as (response, fields):
             status = response.status_code
             end = self._end_of(fields) if status == 206 else 0
-            if status == 416 and self._temp is not None and self._is_whole(fields):
-                return await self._judge(self._temp)
+            if status == 416 and size and self._is_whole(fields):
+                return await self._judge()
             if status == 416 or (status == 206 and not end):
                 self._restart()
                 raise PlatformHttpError(f"{self._url[:300]}: a range is answered with HTTP {status}")
@@ -222,9 +222,7 @@ class _Transfer:
             if end and self._size != end and not self._is_over:
                 self._restart()
                 raise PlatformHttpError(f"{self._url[:300]}: a range has another length than it says")
-        if self._temp is None:
-            raise PlatformHttpError("received nothing")
-        return await self._judge(self._temp)
+        return await self._judge()
 
     async def _receive(self, response: Response, fields: dict[str, str]) -> None:
         """Writes a response body to the temporary file, up to the size limits."""
@@ -234,16 +232,14 @@ class _Transfer:
                 self._obi, validator=_validator(fields), status=200, headers=public,
                 terminal_url=public_url(response.url),
             )  # fmt: skip
-        writer = self._of.writer
-        if self._temp is None:
-            self._temp = writer.temp(self._of.run, self._obi, sha1=True)
         length = fields.get("content-length", "")
-        if self._temp.size or not length.isdecimal() or int(length[:18]) >= _BLOCK:
+        if self._size or not length.isdecimal() or int(length[:18]) >= _BLOCK:
+            self._opened()
             self._of.ledger.note(self._download())
         most = self._file.size
         slack = (most or 0) // 1000 + 1000 if self._is_packed else 0  # gzip makes random bytes longer
         waiting = 0
-        writing: asyncio.Future[None] | None = None
+        writing: asyncio.Future[Temp] | None = None
         try:
             async for piece in response:
                 self._pieces.append(piece)
@@ -288,22 +284,29 @@ class _Transfer:
         encodings = ("", dict(self._answer.headers).get("content-encoding", ""))
         return fields.get(name, "") in ("", self._answer.validator) and fields.get("content-encoding", "") in encodings
 
-    def _write(self, pieces: list[bytes]) -> None:
-        """Writes the pieces to the temporary file and clears the list."""
-        data = b"".join(pieces)
-        pieces.clear()
-        if self._temp is not None and data:
-            if not self._temp.size:
-                self._head = data[:_HEAD]
-            self._temp.write(data)
+    def _opened(self) -> Temp:
+        """The temporary file. That of a small body is created by the thread that writes it."""
+        if self._temp is None:
+            self._temp = self._of.writer.temp(self._of.run, self._obi, sha1=True)
+        return self._temp
 
-    async def _judge(self, temp: Temp) -> FobiBody | NotFetched:
+    def _write(self, pieces: list[bytes]) -> Temp:
+        """Writes the pieces to the temporary file and clears the list."""
+        temp, data = self._opened(), b"".join(pieces)
+        pieces.clear()
+        if not temp.size:
+            self._head = data[:_HEAD]
+        temp.write(data)
+        return temp
+
+    async def _judge(self) -> FobiBody | NotFetched:
         """Verifies a complete body and returns the outcome."""
         file = self._file
         if self._is_over:
             return NotFetched(Status.TOO_LARGE_SIZE, "the data set exceeds its size limit")
         try:
-            wrong = await self._in_thread(self._close, temp)
+            wrong = await self._in_thread(self._close)
+            temp = self._opened()
             is_unclear = wrong is not None or self._is_bundle
             if is_unclear and self._is_packed and (unpacked := await self._unpacked(temp)) is not None:
                 temp, wrong = unpacked, None
@@ -332,9 +335,9 @@ class _Transfer:
             with open(self._path(temp), "rb") as stream:
                 self._head = stream.read(_HEAD)
 
-    def _close(self, temp: Temp) -> NotFetched | None:
-        """Closes a complete body and compares it with the manifest. Returns the mismatch, or None."""
-        self._write(self._pieces)
+    def _close(self, plain: Temp | None = None) -> NotFetched | None:
+        """Closes a complete body, or ``plain``, and compares it with the manifest. Returns the mismatch, or None."""
+        temp = plain or self._write(self._pieces)
         # A large file is synced here, in a thread: syncing it with its batch would block all downloads.
         temp.close(sync=temp.size >= _BLOCK)
         self._read_head(temp)
@@ -412,18 +415,15 @@ class _Transfer:
 
     def keep(self) -> None:
         """Keeps a partial download for the next run, if it has a validator for a range request."""
-        if self._temp is not None and self._size and self._answer.validator and not self._is_kept:
-            self._write(self._pieces)
-            self._temp.close()
+        if self._size and self._answer.validator and not self._is_kept:
+            self._write(self._pieces).close()
             self._note()
 
     def end(self) -> None:
         """Discards the temporary file unless it is kept."""
-        if self._temp is None or self._is_kept:
-            return
-        self._take(-self._size)
-        self._temp.discard()
-        self._of.ledger.over([self._obi])
+        if not self._is_kept:
+            self._restart()
+            self._of.ledger.over([self._obi])
 
 
 async def _finished(writing: asyncio.Future[_T]) -> _T:

@@ -19,7 +19,7 @@ from archec.config import FilesetConfig
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.fileset.checksums import mismatch, read_whole
-from archec.fileset.context import Work
+from archec.fileset.context import Work, at_once
 from archec.fileset.download import UNPACKED, NotFetched, Room
 from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
@@ -74,15 +74,7 @@ async def fetch_all(
                 work.downloader.ledger.committed(work.run)
 
     fetch = work.archive.config.fetch
-    most = min(fetch.concurrency, max(fetch.per_host, _IN_PROGRESS), len(files))
-    tasks = [asyncio.ensure_future(one_after_the_other()) for _ in range(most)]
-    try:
-        await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+    await at_once(min(fetch.concurrency, max(fetch.per_host, _IN_PROGRESS), len(files)), one_after_the_other)
     work.commits.commit()
     return [_as_stored(work, file) for file in files]
 

@@ -28,7 +28,7 @@ from archec.catalogue.records import ObiChange, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest_of_items
 from archec.fileset.asking import Asker
-from archec.fileset.context import IngestOptions, Work
+from archec.fileset.context import IngestOptions, Work, at_once
 from archec.fileset.download import BudgetSpent, Counter, Downloader
 from archec.fileset.ingest import ingest
 from archec.fileset.items import Items, keys_of
@@ -287,13 +287,7 @@ async def _all(work: Work, given: _Given) -> None:
             counter.ended(result.status)
             given.emit(result, file_result(result))
 
-    workers = [asyncio.ensure_future(one_after_the_other()) for _ in range(given.jobs)]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    await at_once(given.jobs, one_after_the_other)
 
 
 async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -> IngestResult:

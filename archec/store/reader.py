@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from archec.digest import Digests
@@ -36,7 +37,7 @@ def open_root(layout: Layout) -> int:
 
 
 class Directories(Closing):
-    """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, not thread-safe.
+    """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, for all threads.
 
     A returned descriptor stays open for at least ``limit`` - 1 further calls. Both methods raise
     :class:`CorruptArchive` if a component is a link or not a directory. ``disk`` creates missing directories.
@@ -48,6 +49,7 @@ class Directories(Closing):
         self._limit = limit
         self._open: dict[str, int] = {}
         self._last = ""
+        self._lock = Lock()
         self.root = self._last_fd = open_root(layout)
 
     def find(self, relative: str) -> int | None:
@@ -62,21 +64,22 @@ class Directories(Closing):
         return fd
 
     def _get(self, relative: str, make: Disk | None) -> int | None:
-        # Obis are mostly sorted by directory: reusing the last one needs no reordering of the cache.
-        if relative == self._last:
-            return self._last_fd
-        if not relative:
-            return self.root
-        fd = self._open.pop(relative, None)
-        if fd is None:
-            fd = self._walk(relative, make)
+        with self._lock:
+            # Obis are mostly sorted by directory: reusing the last one needs no reordering of the cache.
+            if relative == self._last:
+                return self._last_fd
+            if not relative:
+                return self.root
+            fd = self._open.pop(relative, None)
             if fd is None:
-                return None
-            if len(self._open) >= self._limit:
-                os.close(self._open.pop(next(iter(self._open))))
-        self._open[relative] = fd  # at the end: the first one is the least recently used
-        self._last, self._last_fd = relative, fd
-        return fd
+                fd = self._walk(relative, make)
+                if fd is None:
+                    return None
+                if len(self._open) >= self._limit:
+                    os.close(self._open.pop(next(iter(self._open))))
+            self._open[relative] = fd  # at the end: the first one is the least recently used
+            self._last, self._last_fd = relative, fd
+            return fd
 
     def _walk(self, relative: str, make: Disk | None) -> int | None:
         fd = self.root

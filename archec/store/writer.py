@@ -156,7 +156,8 @@ class Temp:
 
 
 class Writer(Reader):
-    """Reads and writes one obi store, which only grows. One per process, not thread-safe; a context manager.
+    """Reads and writes one obi store, which only grows. One per process; a context manager. Only temporary files may be
+    created by other threads, too.
 
     Only the process that holds the :class:`archec.store.lock.RunLock` commits. Opens the root of the store when
     created; from then on, :meth:`commit` reports all failed writes. ``numbers`` are those of temporary names: several

@@ -7,6 +7,7 @@ import hashlib
 import multiprocessing
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -58,6 +59,20 @@ def test_what_is_written_is_hashed_and_read_back(layout: Layout, writer: Writer)
     assert locate(layout, TIST, FOO)[:2] == (layout.path(TIST, FOO), ())
     assert (layout.root / layout.path(TIST, FOO)).stat().st_mode & 0o222 == 0
     assert temps(layout) == []
+
+
+def test_threads_create_temporary_files_while_others_are_committed(layout: Layout, writer: Writer) -> None:
+    def one(n: int) -> Placement:
+        return put(writer, TIST + n % 20, f"{FOO}{n}", b"%d" % n)
+
+    before = len(os.listdir("/proc/self/fd"))
+    with ThreadPoolExecutor(8) as threads:
+        made = [threads.submit(one, n) for n in range(400)]
+        for first in range(0, 400, 40):
+            writer.commit([placed.result() for placed in made[first : first + 40]])
+    assert all(read(layout, TIST + n % 20, f"{FOO}{n}") == b"%d" % n for n in range(400))
+    writer.close()
+    assert (temps(layout), len(os.listdir("/proc/self/fd")) < before) == ([], True)
 
 
 def test_temps_that_are_not_wanted(layout: Layout, writer: Writer) -> None:
