@@ -46,7 +46,7 @@ def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     if len(hosts) >= _LEAST_HOSTS:
         from archec.gather.host_clocks import ask_hosts  # slow to import: the whole client of the web
 
-        offsets = ask_hosts(archive.config, hosts, enough=_LEAST_HOSTS)
+        offsets = ask_hosts(archive.config, hosts, _LEAST_HOSTS)
     doubt = doubt_of(_reading_of(before), read_clock(), offsets)
     if doubt:
         raise ArchecError(doubt, hint="set the clock; if it is correct, use 'archec gather --trust-clock'")

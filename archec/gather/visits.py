@@ -68,37 +68,40 @@ class Effect(Struct, frozen=True):
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
     """The effect of a visit on a fobi: its outcome, its incidence, if any, and when it is due again. ``unnamed``: no
     template mentions it any more. Losses are not decided here: see :func:`archec.archive.file_loss.loss_of`."""
-    state = fobi.history.at(at.run)
-    before = fobi.visit
-    first = Visit(
+    state, version, before, keep = fobi.history.at(at.run), seen.version, fobi.visit, False
+    held = fobi.versions.get(state) if state is not None else None
+    message = seen.message or seen.hop.message
+    if seen.outcome:
+        outcome = seen.outcome
+    elif version is None:
+        outcome, message = "server-error", "304 for a file that is not held"
+    elif state == version.sha256:
+        outcome = "cosmetic" if seen.cosmetic else "not-modified" if seen.unchanged else "same"
+    elif state is None:
+        outcome, keep = "new", True
+    elif held is not None and held.text is not None and held.text == version.text:
+        outcome, keep = "cosmetic", config.store_cosmetic
+    else:
+        outcome, keep = "changed", True
+    visit = Visit(
         at.run,
-        seen.outcome,
+        outcome,
         status=seen.hop.status,
         target=seen.target,
-        message=(seen.message or seen.hop.message)[:500],
+        message=message[:500],
         unnamed=(before.unnamed if before is not None else 0) + 1 if unnamed else 0,
         tags=seen.tags,
         clock=at.clock,
         tls=seen.hop.header(TLS_FIELD),
     )
-    if seen.outcome:
-        return _failed(config, fobi, seen, first)
-    version = seen.version
-    if version is None:
-        outcome = "server-error"
-        return _failed(config, fobi, seen, replace(first, outcome=outcome, message="304 for a file that is not held"))
-    if state == version.sha256:
-        outcome = "cosmetic" if seen.cosmetic else "not-modified" if seen.unchanged else "same"
-        return _held(config, fobi, seen, replace(first, outcome=outcome), keep=False)
-    if state is None:
-        return _held(config, fobi, seen, replace(first, outcome="new"), keep=True)
-    held = fobi.versions.get(state)
-    if held is not None and held.text is not None and held.text == version.text:
-        return _held(config, fobi, seen, replace(first, outcome="cosmetic"), keep=config.store_cosmetic)
-    return _held(config, fobi, seen, replace(first, outcome="changed"), keep=True)
+    if seen.outcome or version is None:
+        return _failed(config, fobi, seen, visit)
+    return _held(config, fobi, seen, visit, version, state, keep=keep)
 
 
-def _held(config: Config, fobi: Obi, seen: VisitResult, visit: Visit, *, keep: bool) -> Effect:
+def _held(
+    config: Config, fobi: Obi, seen: VisitResult, visit: Visit, version: Version, state: str | None, *, keep: bool
+) -> Effect:
     before, hop, run = fobi.visit, seen.hop, visit.tist
     validators = not seen.drop_validators and not seen.target
     etag = hop.header("etag") if validators else ""
@@ -110,16 +113,12 @@ def _held(config: Config, fobi: Obi, seen: VisitResult, visit: Visit, *, keep: b
             etag, modified = etag or before.etag, modified or before.modified
     cosmetic = visit.outcome == "cosmetic" and not keep
     visit = replace(visit, etag=etag, modified=modified, checked=run, read=read, tags=tags, cosmetic=cosmetic)
-    version = seen.version
-    state = fobi.history.at(run)
     if not keep:
         due = next_due(config, visit, max(fobi.history.noted, default=None), lost=False)
         kept = fobi.versions.get(state) if state is not None else None
         entry = fobi.history.entry_at(run)
         place = (entry[0], fobi.id) if entry is not None and kept is not None else seen.place
         return Effect(ObiChange("fobi", fobi.id, visit=visit, due=due), False, kept or version, place)
-    if version is None:
-        raise ValueError(f"{fobi.id}: nothing to store")
     due = next_due(config, visit, run, lost=False)
     suspect = suspicion(fobi, version, state) or seen.suspect
     kind = "returned" if state is None and len(fobi.history) else visit.outcome

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -388,20 +389,17 @@ def _implied(link: Redirect) -> bool:
 # -- for other processes ---------------------------------------------------------------------------
 
 
-class BodySink:
+class BodySink(NamedTuple):
     """Temporary files of one run, into which fetching processes write bodies (:class:`archec.web.task.Sink`)."""
 
-    def __init__(self, layout: Layout, run: int) -> None:
-        self._run, self._writer = run, Writer(layout)
-        self.discard = self._writer.discard
-
-    def temp(self, url: str) -> Temp:
-        """A temporary file in the final directory of the body of ``url``."""
-        return self._writer.temp(self._run, url)
+    temp: Callable[[str], Temp]
+    """A temporary file in the final directory of the body of a URL."""
+    discard: Callable[[str], None]
 
 
 def body_sink(layout: Layout, run: int) -> BodySink:
-    return BodySink(layout, run)
+    writer = Writer(layout)
+    return BodySink(partial(writer.temp, run), writer.discard)
 
 
 # -- leftovers of killed runs ------------------------------------------------------------------------

@@ -49,6 +49,8 @@ class Flight:
     verdict: str = ""
     lasting: bool = False
     """Whether a retry in this run would fail, too."""
+    answer: Answer | None = None
+    """The state of the connection after the response."""
 
     def release(self) -> None:
         """Marks the request as complete: another one may start."""
@@ -72,15 +74,10 @@ class Flight:
 
 
 class Attempt(Struct, frozen=True):
-    """The result of an attempt.
-
-    ``lasting``: a retry in this run would give the same result. ``answer``: the state of the connection after the
-    response.
-    """
+    """The result of an attempt. ``lasting``: a retry in this run would give the same result."""
 
     hop: Hop
     lasting: bool = True
-    answer: Answer | None = None
 
 
 class Client:
@@ -128,7 +125,8 @@ class Client:
         finally:
             if response is not None:
                 response.close()
-        return attempt if response is None else replace(attempt, answer=response.answer)
+                flight.answer = response.answer
+        return attempt
 
     async def open(
         self, url: str, flight: Flight, etag: str = "", last_modified: str = "", *, fresh: bool = False

@@ -193,11 +193,11 @@ class Fetcher:
             attempt = await self._attempt(queued, flight)
             if attempt is None:
                 return
-            answer, outcome = attempt.answer, attempt.hop.outcome
+            answer, outcome = flight.answer, attempt.hop.outcome
             if answer is None or (answer.quiet is not False and outcome is not None and outcome.is_transient):
                 self._judge(queued, attempt)  # a failure of the host: no need to check the connection first
             else:
-                held = _Unchecked(queued, replace(attempt, answer=None), answer.alone)
+                held = _Unchecked(queued, attempt, answer.alone)
                 self._held.add(held)
                 answer.watch(partial(self._seen, held))
         except (StorageFull, StorageFailed) as error:
