@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import IO, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from anyio import CancelScope, to_thread
 
@@ -19,7 +19,7 @@ from archec.access.query import joined
 from archec.access.record import ChunkReader, unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
-from archec.web.door import Response, Sender, WebError, trust
+from archec.web.door import Located, Response, Sender, WebError, located, trusted
 
 _IN_MEMORY = 4 << 20
 _BLOCK = 1 << 16
@@ -47,21 +47,21 @@ class Web:
     async def send(
         self,
         method: str,
-        url: str,
+        url: str | Located,
         *,
-        trusted: bool,
+        named: bool,
         headers: Mapping[str, str] | None = None,
         body: PostedBody | None = None,
     ) -> Response:
         """Returns a response whose body has not been read, and which the caller closes. Redirects are not followed.
-        ``trusted``: the operator has configured the host. Raises LoadFailed."""
+        ``named``: the operator has configured the host. Raises LoadFailed."""
         if self.sender is None:
             raise LoadFailed("the server is not running")
         try:
             content = None
             if body is not None and body.size:
                 headers, content = {**(headers or {}), "Content-Length": str(body.size)}, body.pieces()
-            return await self.sender.send(method, url, headers, content, named=trusted)
+            return await self.sender.send(method, url, headers, content, named=named)
         except WebError as error:
             raise LoadFailed(error.message) from error
 
@@ -80,10 +80,10 @@ async def followed(
     LoadFailed."""
     for _ in range(_MAX_HOPS):
         try:
-            trusted, secret = trust(url, own) if own else (False, {})
+            at, named = trusted(url, own) if own else (located(url), False)
         except WebError as error:
             raise LoadFailed(error.message) from error
-        response = await web.send(method, url, trusted=trusted, headers={**(headers or {}), **secret})
+        response = await web.send(method, at, named=named, headers=headers)
         location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
         if not location or is_final(response):
             return response, url
@@ -186,10 +186,11 @@ async def arriving(response: Response) -> AsyncIterator[bytes]:
 
 def _plain(response: Response) -> AsyncIterator[bytes] | None:
     """The decompressed body of a response for which the server used gzip without being asked; None for others."""
-    encoding = response.headers.get("content-encoding", "").strip().lower()
+    headers = response.headers
+    encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise LoadFailed("its answer has an encoding that was not requested")
-    length = response.headers.get("content-length", "")
+    length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:18]) > MAX_ANSWER:
         raise LoadFailed(f"its answer is larger than {MAX_ANSWER} bytes")
     return unpacked(ChunkReader(response)) if encoding.endswith("gzip") else None
@@ -243,7 +244,7 @@ class UrlTemplate:
     def __init__(self, text: str) -> None:
         path, _, query = text.partition("?")
         self._path = _NAME.split(path)  # every second one is a name
-        self._query = [_NAME.split(part) for part in query.split("&")]
+        self._query = [_NAME.split(part) for part in query.split("&") if part]
 
     def filled(self, values: Mapping[str, str]) -> str:
         path, mark, rest = _put_in(self._path, values, raw="url").partition("?")
@@ -264,14 +265,3 @@ def _put_in(parts: Sequence[str], values: Mapping[str, str], raw: str = "") -> s
 def escaped(value: str) -> str:
     """A value for the query of a URL."""
     return value if value.isascii() and value.isalnum() else quote(value, safe="")
-
-
-def same_origin(one: str, other: str) -> bool:
-    """Whether two URLs have the same scheme, host and port."""
-    if one == other:
-        return True
-    try:
-        a, b = urlsplit(one), urlsplit(other)
-        return (a.scheme, a.hostname, a.port) == (b.scheme, b.hostname, b.port)
-    except ValueError:
-        return False

@@ -9,13 +9,14 @@ from itertools import chain, islice
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Filter, Query, joined, key_of, uri_of
-from archec.access.remote import LEFT_OUT, Cache, Fetched, Health, UrlTemplate, Web, escaped, fetch, same_origin
+from archec.access.remote import LEFT_OUT, Cache, Fetched, Health, UrlTemplate, Web, escaped, fetch
 from archec.access.rows import Row, RowOrigin, any_row, made_line
 from archec.access.sources import AskedSource, Errors
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
 from archec.ids import without_userinfo
+from archec.web.door import same_origin
 
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
 _ATTRIBUTE = re.compile(r';\s*([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
@@ -125,11 +126,10 @@ class CdxSource(RemoteSource):
         return f"{url}{'&' if '?' in url else '?'}{'&'.join(added)}"
 
     def _parsed(self, answer: Fetched, query: Query, origin: RowOrigin) -> Iterator[Row]:
-        start, end = query.range.start, query.range.end
-        lines = rows = 0
-        for line in answer.lines():
-            row = any_row(line.rstrip(b"\r"), origin) if line else None
-            lines += bool(line)
+        start, end, _ = query.range
+        line, rows = b"", 0
+        for line in filter(None, answer.lines()):
+            row = any_row(line.rstrip(b"\r"), origin)
             if row is None or not row.fields.get("url"):
                 continue
             rows += 1
@@ -138,7 +138,7 @@ class CdxSource(RemoteSource):
                 if row is None or not start <= row.line < end:
                     continue
             yield row
-        if lines and not rows:
+        if line and not rows:
             raise SourceFailed("its answer is not CDX")
 
 

@@ -19,7 +19,7 @@ from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
 from archec.store.reader import Directories, follow, open_obi
-from archec.web.door import BlockingSender, Policy, WebError, trust
+from archec.web.door import BlockingSender, Policy, WebError, trusted
 
 MOST = 1 << 36
 """Maximum size in bytes of a file from a copy: an endless one must not fill the disk."""
@@ -223,8 +223,8 @@ class UrlCopy:
         url = f"{self.where}/{quote(path)}"
         try:
             for _ in range(_MOST_HOPS):
-                named, secret = trust(url, self.where)
-                response = self._sender.send("HEAD", url, secret, named=named)
+                at, named = trusted(url, self.where)
+                response = self._sender.send("HEAD", at, named=named)
                 response.close()
                 if not 300 <= response.status_code < 400 or "location" not in response.headers:
                     break

@@ -23,12 +23,13 @@ from time import monotonic
 
 from archec.web.faults import ProtocolError, TooLarge, WebError
 from archec.web.headers import unpack
-from archec.web.messages import Request, Response, located, trust
+from archec.web.messages import Located, Request, Response, located, same_origin, trusted
 from archec.web.policy import Policy, Tuning
 from archec.web.transport import transports
 
 __all__ = [
     "BlockingSender",
+    "Located",
     "Policy",
     "Response",
     "Sender",
@@ -36,7 +37,8 @@ __all__ = [
     "WebError",
     "content",
     "located",
-    "trust",
+    "same_origin",
+    "trusted",
 ]
 
 _CONCURRENCY = 64
@@ -69,7 +71,7 @@ class Sender:
     async def send(
         self,
         method: str,
-        url: str,
+        url: str | Located,
         headers: Mapping[str, str] | None = None,
         content: AsyncIterator[bytes] | None = None,
         *,
@@ -77,7 +79,7 @@ class Sender:
     ) -> Response:
         """Sends a request and returns the response. The body streams, and the caller closes the response. ``named``:
         the operator has configured the host and port of ``url``, which need not be public. Raises ``WebError``."""
-        origin, target, authorization = located(url)
+        origin, target, authorization = located(url) if isinstance(url, str) else url
         fields = dict(self._fields)
         for name, value in (headers or {}).items():
             fields[_bytes(name).lower()] = (_bytes(name), _bytes(value))
@@ -111,7 +113,7 @@ class BlockingSender:
         self._loop.close()
 
     def send(
-        self, method: str, url: str, headers: Mapping[str, str] | None = None, *, named: bool = False
+        self, method: str, url: str | Located, headers: Mapping[str, str] | None = None, *, named: bool = False
     ) -> Response:
         """See ``Sender``."""
         return self._loop.run_until_complete(self._sender.send(method, url, headers, named=named))

@@ -63,12 +63,20 @@ def origin_at(text: str) -> Origin:
     return Origin(scheme, host, port, name if port == PORTS[scheme] else f"{name}:{port}")
 
 
-def located(url: str) -> tuple[Origin, bytes, bytes]:
-    """Origin and target of a URL, and the value of Authorization for its user. The target is as written, but for its
-    fragment, dot segments, and characters that may not be sent. Raises BadUrl."""
+class Located(NamedTuple):
+    """Where a URL leads: the origin, what is requested there, and the value of Authorization if it names a user."""
+
+    origin: Origin
+    target: bytes
+    authorization: bytes = b""
+
+
+def located(url: str) -> Located:
+    """Takes a URL apart. The target is as written, but for its fragment, dot segments, and characters that may not be
+    sent. Raises BadUrl."""
     found = _NORMAL.fullmatch(url)
     if found is not None and "/." not in found[2] and len(url) <= _MAX_URL:
-        return origin_at(found[1]), found[2].encode("ascii"), b""
+        return Located(origin_at(found[1]), found[2].encode("ascii"))
     begin = _BEGIN.match(url)
     if begin is None or len(url) > _MAX_URL or _CONTROL.search(url):
         raise BadUrl("not a URL" if begin is None else "a URL that is too long, or with control characters")
@@ -83,16 +91,25 @@ def located(url: str) -> tuple[Origin, bytes, bytes]:
     path, mark, query = url[begin.end() :].partition("#")[0].partition("?")
     target = quote(remove_dot_segments(path) or "/", safe=_SAFE, errors="replace") + mark
     target += quote(query, safe=_SAFE + "{}`", errors="replace")
-    return origin_at(f"{scheme}//{netloc}"), target.encode("ascii"), authorization
+    return Located(origin_at(f"{scheme}//{netloc}"), target.encode("ascii"), authorization)
 
 
-def trust(url: str, own: str) -> tuple[bool, dict[str, str]]:
-    """Whether a URL has the origin of one that the operator has configured, and if so, the header with the user and
-    password of that one. Both are judged as they are requested. Raises BadUrl."""
-    home, _, authorization = located(own)
-    if located(url)[0] != home:
-        return False, {}
-    return True, {"Authorization": authorization.decode("ascii")} if authorization else {}
+def trusted(url: str, own: str) -> tuple[Located, bool]:
+    """Where a URL leads, and whether that is the origin of one that the operator has configured. If so, the user and
+    password of that one hold unless the URL has its own. Raises BadUrl."""
+    home = located(own)
+    at = home if url == own else located(url)
+    if at.origin != home.origin:
+        return at, False
+    return Located(at.origin, at.target, at.authorization or home.authorization), True
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Whether two URLs lead to the same scheme, host and port."""
+    try:
+        return one == other or located(one).origin == located(other).origin
+    except BadUrl:
+        return False
 
 
 class Request(NamedTuple):

@@ -36,7 +36,7 @@ from archec.web.door import (
 from archec.web.faults import BadUrl, Blocked, Denied, TimedOut
 from archec.web.guard import Guard, SystemResolver
 from archec.web.h1 import H1Connection
-from archec.web.messages import Request, Response, located, origin_at
+from archec.web.messages import Request, Response, located, origin_at, same_origin, trusted
 from archec.web.outcome import Outcome
 from archec.web.tls import Tls
 
@@ -417,6 +417,35 @@ def test_a_located_url_is_the_one_that_httpx_would_ask_for(rest: str) -> None:
             if whole.userinfo:
                 pair = f"{whole.username}:{whole.password}".encode()
                 assert authorization == b"Basic " + b64encode(pair)
+
+
+@pytest.mark.parametrize(
+    ("one", "is_same"),
+    [
+        ("http://a.org/x", True), ("http://a.org:80/x", True), ("HTTP://A.org:080/x", True), ("http://x@a.org/", True),
+        ("http://a.org#@b.org/", True), ("http://a.org:81/x", False), ("https://a.org/x", False),
+        ("http://a.org@b.org/", False), ("http://b.org#@a.org/", False), ("http://a.org:99999/", False), ("/x", False),
+    ],
+)  # fmt: skip
+def test_an_origin_is_that_which_is_requested(one: str, is_same: bool) -> None:
+    assert same_origin(one, "http://a.org/y") == same_origin("http://a.org/y", one) == is_same
+
+
+@pytest.mark.parametrize(
+    ("url", "is_own", "user"),
+    [
+        ("http://me:x@a.org/cdx", True, b"me:x"),
+        ("http://a.org:80/other", True, b"me:x"),
+        ("http://you:y@a.org/other", True, b"you:y"),
+        ("http://a.org#@b.org/", True, b"me:x"),
+        ("http://a.org@b.org/", False, b"a.org:"),
+        ("http://b.org/", False, b""),
+    ],
+)
+def test_only_the_configured_origin_is_trusted_with_the_password(url: str, is_own: bool, user: bytes) -> None:
+    at, named = trusted(url, "http://me:x@a.org/cdx")
+    assert (at[:2], named) == (located(url)[:2], is_own)
+    assert at.authorization == (b"Basic " + b64encode(user) if user else b"")
 
 
 @pytest.mark.parametrize(
