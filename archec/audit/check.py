@@ -168,12 +168,7 @@ class _Check:
         self._walk(passed_over)
         at_work = self._at_work()
         self._journals(at_work)
-        comparable = False
-        if catalogue is not None and self._catalogue(catalogue) and not self.unread:
-            moved = at_work or self._at_work() or catalogue.position() != self.archive.position
-            comparable = not moved
-            if moved:
-                self.report(Finding("not-compared", ".", "the catalogue is not compared, because a run is active"))
+        comparable = catalogue is not None and self._catalogue(catalogue, at_work) and not self.unread
         agree = self._compare(comparable, passed_over)
         if catalogue is not None and comparable and agree and not self.quick:
             self.summary.whole = self._refold(catalogue)
@@ -183,6 +178,11 @@ class _Check:
         """Whether a run is writing journal and catalogue."""
         who = holder(self.archive.layout) if not self.archive.locked else None
         return who is not None and who.is_run
+
+    def _is_moving(self, catalogue: Catalogue) -> bool:
+        """Whether a run, a rebuild or the like writes the catalogue, or has written it since it was opened."""
+        held = not self.archive.locked and holder(self.archive.layout) is not None
+        return held or catalogue.position() != self.archive.position
 
     # -- the three sides --------------------------------------------------------------------------
 
@@ -250,12 +250,13 @@ class _Check:
         for finding in (*reader.unread.values(), *reader.breaks({})):
             self.report(finding)
         self.unread |= bool(reader.unread)
+        catalogue = self.archive.catalogue
         for run in sorted(self.runs.keys() - known) if known is not None else ():
-            if self.archive.followed(run, 1):
+            if self.archive.followed(run, 1) and catalogue is not None and not self._is_moving(catalogue):
                 self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not contain this run"))
-        if behind and not at_work and self.archive.catalogue is not None:
+        if behind and not at_work and catalogue is not None:
             message = f"lacks {counted(behind, 'batch', 'batches')} of the journals"
-            self.report(Finding("catalogue-behind", self.archive.catalogue.url, message))
+            self.report(Finding("catalogue-behind", catalogue.url, message))
 
     def _lines(self, journal: JournalFile, path: str, batch: JournalBatch, *, followed: bool) -> None:
         """Reads the lines of a batch; invalid ones are reported."""
@@ -284,11 +285,12 @@ class _Check:
             elif isinstance(record, RunEnd) and was_stopped(record.state, record.report.get("resumed") is True):
                 self.stopped.add(journal.tist)
 
-    def _catalogue(self, catalogue: Catalogue) -> bool:
-        """Reads all documents; returns whether that succeeded."""
+    def _catalogue(self, catalogue: Catalogue, at_work: bool) -> bool:
+        """Reads all documents; returns whether that succeeded, and nothing was written to them meanwhile."""
         held, lost, never = Counter[str](), Counter[str](), 0
         number = 0
         try:
+            moving = at_work or self._is_moving(catalogue)
             self.meter.phase("reading the catalogue", sum(catalogue.counts()))
             for kind in KINDS:
                 for obi in catalogue.all(kind):
@@ -300,6 +302,7 @@ class _Check:
                     number += 1
                     self.meter.at(number)
             stated = catalogue.counts()
+            moving |= self._is_moving(catalogue)
             for refused in catalogue.refused():
                 message = f"{refused.what}, of batch {refused.batch} of run {refused.run}: {refused.message}"
                 self.report(Finding("catalogue-refused", catalogue.url, message))
@@ -307,6 +310,9 @@ class _Check:
             raise
         except (CatalogueError, BadName, ValueError) as error:
             self.report(Finding("catalogue-unreadable", catalogue.url, str(error)))
+            return False
+        if moving:
+            self.report(Finding("not-compared", ".", "the catalogue is not compared, because it is being written"))
             return False
         counted = Counts(
             held["tobi"], lost["tobi"], held["fobi"], lost["fobi"], never, held["fileset"], lost["fileset"]

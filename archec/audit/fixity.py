@@ -34,6 +34,7 @@ from archec.audit.journals import Journals
 from archec.audit.last_checked import Memory, Part
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue, redact
+from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange
 from archec.digest import Digests
@@ -44,6 +45,7 @@ from archec.store.layout import RUNS, Layout
 from archec.store.reader import Chain, Directories, follow
 from archec.workers.pool import Pool
 
+_START = Position()
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _READ = 1 << 20
 _NOT_A_FILE = frozenset({errno.EISDIR, errno.ENXIO, errno.ENODEV, errno.EINVAL})
@@ -79,14 +81,18 @@ class ReadPace:
 
 
 class Inspector:
-    """Reads and compares the files of entries. One per process; must be closed. ``read`` counts bytes. ``unreadable``
-    is the reason why some entries could not be read from the catalogue and were compared with the journal only.
+    """Reads and compares the files of entries. One per process; must be closed. ``read`` counts bytes. Some entries may
+    be compared with the journal only: ``unreadable`` is the reason why they could not be read from the catalogue, and
+    ``rebuilt`` whether it had not followed the journals to ``position``, because it was being rebuilt.
 
     Without a catalogue, only the checksums of the journal count.
     """
 
-    def __init__(self, layout: Layout, catalogue: Catalogue | None, pace: ReadPace) -> None:
+    def __init__(
+        self, layout: Layout, catalogue: Catalogue | None, pace: ReadPace, position: Position = _START
+    ) -> None:
         self._layout, self._catalogue, self._pace = layout, catalogue, pace
+        self._position = position
         self._directories = Directories(layout)
         self._evidence: Evidence | None = None
         self._retracted: Collection[int] = ()
@@ -97,6 +103,7 @@ class Inspector:
         self._paced = pace.limits
         self.read = 0
         self.unreadable = ""
+        self.rebuilt = False
 
     def inspect(self, entries: Sequence[Entry], paths: Sequence[str], *, compare: bool = True) -> list[Finding]:
         """The findings about these entries at these paths. With ``compare``, also compares the journals with the
@@ -119,13 +126,24 @@ class Inspector:
         return findings
 
     def _objections(self, catalogue: Catalogue, entries: Sequence[Entry]) -> list[Objection | None]:
-        """For each entry, how the catalogue contradicts it without an explanation; None if it does not."""
+        """For each entry, how the catalogue contradicts it without an explanation; None if it does not, or if it is
+        being rebuilt."""
+        level = self._is_level(catalogue)
         known = histories(catalogue, {entry.id for entry in entries})
         theirs = [objection(entry, known.get(entry.id)) for entry in entries]
-        return [
+        theirs = [
             one if one is not None and not self._is_explained(catalogue, entry) else None
             for entry, one in zip(entries, theirs, strict=True)
         ]
+        if any(theirs) and not (level and self._is_level(catalogue)):
+            self.rebuilt, self._evidence = True, None
+            return [None] * len(entries)
+        return theirs
+
+    def _is_level(self, catalogue: Catalogue) -> bool:
+        """Whether the catalogue has followed the journals as far as when it was opened."""
+        now = catalogue.position()
+        return (now.run, now.batch) >= (self._position.run, self._position.batch)
 
     def _is_explained(self, catalogue: Catalogue, entry: Entry) -> bool:
         """Whether a history lacks an entry for a valid reason: another claim counts, the run that noted it was
@@ -292,12 +310,13 @@ _INLINE = 900
 
 
 class Tools(NamedTuple):
-    """The environment of a worker: the store, the catalogue's URL (empty: none) and its base, bytes per second (0: no
-    limit), and whether to return the keys of the entries that were read."""
+    """The environment of a worker: the store, the catalogue's URL (empty: none), its base and its position, bytes per
+    second (0: no limit), and whether to return the keys of the entries that were read."""
 
     layout: Layout
     url: str
     base: Path
+    position: Position
     rate: float
     keys: bool
 
@@ -417,7 +436,7 @@ def inspecting(tools: Tools) -> Callable[[Chunk], Seen]:
         nonlocal inspector
         if inspector is None:
             catalogue = open_catalogue(tools.url, base=tools.base, read_only=True) if tools.url else None
-            inspector = Inspector(tools.layout, catalogue, ReadPace(tools.rate))
+            inspector = Inspector(tools.layout, catalogue, ReadPace(tools.rate), tools.position)
         return inspect(chunk, inspector, tools)
 
     return work
@@ -442,6 +461,8 @@ def inspect(chunk: Chunk, inspector: Inspector, tools: Tools) -> Seen:
     findings += [(by_place[finding.tist, finding.id], finding) for finding in wrong]
     if inspector.unreadable:
         findings.append((None, Finding("catalogue-unreadable", redact(tools.url), inspector.unreadable)))
+    if inspector.rebuilt:
+        findings.append((None, Finding("not-compared", redact(tools.url), "it was being rebuilt meanwhile")))
     keys = b"".join(map(key_of, paths)) if tools.keys else b""
     return Seen(len(entries), inspector.read - before, findings, keys)
 

@@ -25,7 +25,7 @@ from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
 from archec.digest import Digests
 from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
-from archec.ids import is_url
+from archec.ids import file_name, is_url, slash_variant
 from archec.store.durable import Disk, atomic_write, open_directory, read_file, storage_errors, temporary_file
 from archec.store.journal_reader import JournalBatch, journals, read_batches
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, descriptor_of, open_store
@@ -151,12 +151,23 @@ class Repair:
         with Directories(self._layout) as directories:
             if judge(directories, path) is not None:
                 return False
-        last = locate(self._layout, entry.tist, entry.id).hops[-1]
+        hops = locate(self._layout, entry.tist, entry.id).hops
+        last, target = hops[-1], self._target(entry)
+        if target is not None and hops[0].name not in map(file_name, (target, slash_variant(target) or target)):
+            return False  # nor is it the link that belongs there
         if last.id is None:
             return True
         found = self._catalogue.obis("fobi" if is_url(last.id) else "tobi", [last.id])
         obi = found.get(last.id)
         return obi is None or obi.history.entry_at(last.tist) != (last.tist, finding.found)
+
+    def _target(self, entry: Entry) -> str | None:
+        """The id that the URL of an entry redirected to, empty if it did not; None if that is not known."""
+        if entry.target or not is_url(entry.id):
+            return entry.target
+        fobi = self._catalogue.obis("fobi", [entry.id]).get(entry.id)
+        note = fobi.notes.get(entry.tist) if fobi is not None else None
+        return note.target if note is not None else None
 
     # -- journals ---------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ def verify(
     began, report = time.monotonic(), summary.tally.counting(report)
     with (
         open_memory(memory_path(archive.config), report) as memory,
-        closing(Inspector(archive.layout, archive.catalogue, ReadPace(scope.rate))) as inspector,
+        closing(Inspector(archive.layout, archive.catalogue, ReadPace(scope.rate), archive.position)) as inspector,
         closing(PartitionedDiff(partial(scratch_folder, archive.config), (KEY, KEY))) as names,
     ):
         _Verification(archive, scope, meter, report, repair, memory, inspector, names, summary, Journals(archive)).go()
@@ -178,7 +178,8 @@ class _Verification:
         archive, config = self.archive, self.archive.config
         count = config.processes
         url = config.database if archive.catalogue is not None else ""
-        tools = Tools(archive.layout, url, config.base, self.scope.rate / count, self.scope.everything)
+        rate = self.scope.rate / count
+        tools = Tools(archive.layout, url, config.base, archive.position, rate, self.scope.everything)
         parts = parts_of(files, self.memory.checked(), self.now)
         chunks = (chunk for part in parts for chunk in chunks_of(part, archive, self.reader, self.memory))
         named = 0
@@ -224,8 +225,9 @@ class _Verification:
             self.names.add(_EXPECTED, seen.keys)
         for entry, finding in seen.findings:
             if entry is None:
-                if finding.code != "catalogue-unreadable" or not self.summary.tally.by_code[finding.code]:
-                    self.report(finding)  # many chunks may meet the same damage
+                about_all = finding.code in ("catalogue-unreadable", "not-compared")
+                if not about_all or not self.summary.tally.by_code[finding.code]:
+                    self.report(finding)  # many chunks may meet the same
             elif self.memory.seen_bad(entry.tist, entry.id) != self.now:
                 self.memory.remember_bad(Bad(entry, finding.code, chunk.run, 0 if self.repair else self.now))
                 if self.repair is None:

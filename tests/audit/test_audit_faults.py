@@ -9,7 +9,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -20,18 +20,22 @@ from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, 
 from gather_support import Member, archec_inline, histories, make, run, tarball, template, write_papers
 
 from archec.archive.opening import opened, scratch_folder
-from archec.audit.check import check_layout
+from archec.audit.check import check, check_layout
 from archec.audit.disk import Stopped
 from archec.audit.expected import Entry
 from archec.audit.findings import Finding
 from archec.audit.fixity import Inspector, ReadPace
 from archec.audit.last_checked import fixity, memory_path
-from archec.audit.verify import Scope
+from archec.audit.opening import opened_for_audit
+from archec.audit.verify import Scope, verify
+from archec.catalogue.open import open_catalogue
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.errors import StorageFull
 from archec.gather import operator
+from archec.progress import Silent
 from archec.store.layout import Layout
-from archec.tist import tist_path
+from archec.store.lock import RunLock
+from archec.tist import parse_when, tist_path
 
 Damage = Callable[[World], None]
 
@@ -586,6 +590,40 @@ def test_links_files_and_modes_that_were_exchanged(world: World, pristine: World
     ])  # fmt: skip
     assert not summary.clean
     assert "mode" not in codes(checked(world, quick=True)[1])
+
+
+@pytest.mark.parametrize("what", ["pdf", "link", "template"])
+def test_a_link_to_bytes_that_no_history_names(world: World, pristine: World, tmp_path: Path, what: str) -> None:
+    """What it took the place of is repaired, whatever it leads to."""
+    same = Member("zzz/sss/1.rdf", template("RePEc:zzz:sss:1", "Early").encode())
+    run(world.config, tarball(tmp_path / "RePEc_2000-01-01.tar", [same]))
+    assert parse_when("2001-01-01") not in histories(world.config)["RePEc:zzz:sss:1"], "its bytes stay"
+    held = world.path(what)
+    held.unlink()
+    held.symlink_to(os.path.relpath(world.path("early"), held.parent))
+    summary, findings = verified(world, copy=pristine.config.store_path)
+    assert (codes(findings, world.places[what]), summary.clean) == (["corrupt"], True)
+    assert held.read_bytes() == pristine.path(what).read_bytes()
+    assert checked(world)[1] == []
+
+
+@pytest.mark.parametrize("locked", [False, True])
+@pytest.mark.parametrize("audit", ["check", "verify"])
+def test_a_catalogue_that_is_being_rebuilt_is_not_compared(world: World, audit: str, locked: bool) -> None:
+    """What the rebuild has not filled in yet is not wrong."""
+    found: list[Finding] = []
+    with opened_for_audit(world.config) as archive, ExitStack() as rebuild:
+        if locked:
+            rebuild.enter_context(RunLock(world.layout, "rebuild"))
+        with closing(open_catalogue(world.config.database, base=world.config.base)) as catalogue:
+            catalogue.clear()
+        if audit == "check":
+            assert check(archive, Silent(), found.append).clean
+        else:
+            assert verify(archive, Scope(), Silent(), found.append).clean
+    assert codes(found) == ["not-compared"]
+    assert archec_inline(world.config, "rebuild").code == 0
+    assert [*checked(world)[1], *verified(world)[1]] == []
 
 
 def test_a_directory_that_leads_away(world: World, pristine: World, tmp_path: Path) -> None:
