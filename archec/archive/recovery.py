@@ -134,9 +134,9 @@ def _is_unwritten(journal: JournalFile) -> bool:
 
 
 def _newest_batch(journal: JournalFile) -> int:
-    if not journal.finished:
+    if not journal.finished and journal.path.exists():
         return newest_batch(journal.path)
-    return max((batch.n for batch in read_batches(journal.path)), default=0)  # the run was closed without being resumed
+    return max((batch.n for batch in read_batches(journal.path)), default=0)  # the run was closed, perhaps just now
 
 
 def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Position) -> bool:

@@ -63,7 +63,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "catalogue-differs": Code("the catalogue says something else than the journals make of it"),
         "catalogue-counts": Code("the catalogue counts other numbers than it holds"),
         "catalogue-unreadable": Code("the catalogue cannot be opened or read"),
-        "not-compared": Code("could not be compared, because of another finding or an active run", wrong=False),
+        "not-compared": Code("could not be compared because of another finding, a run or a rebuild", wrong=False),
         "no-scratch-space": Code("there was no room to compare the whole catalogue: exit code 1", wrong=False),
     }
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from archec.archive.journal import records_in
@@ -203,5 +204,7 @@ def run_of(path: str) -> int:
 
 
 def size_of(journal: JournalFile) -> int:
-    with storage_errors(journal.path):
+    """The size of a journal; 0 if it was compressed since it was listed, because its run has ended."""
+    with storage_errors(journal.path), suppress(FileNotFoundError):
         return journal.path.lstat().st_size
+    return 0

@@ -19,6 +19,7 @@ from gather_support import Member, archec_inline, killing, make, run, start_cli,
 from archec.archive.budget import Budget
 from archec.audit import fixity as fixity_module
 from archec.audit.copies import UrlCopy
+from archec.audit.journals import size_of
 from archec.audit.last_checked import Checked, Memory, fixity, memory_path
 from archec.audit.opening import opened_for_audit
 from archec.audit.verify import Scope, VerifySummary, verify
@@ -26,7 +27,7 @@ from archec.cli.main import cli
 from archec.config import Config
 from archec.errors import ArchecError, LockHeld, StorageFailed, UsageError
 from archec.progress import Silent
-from archec.store.journal_reader import journals
+from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import DESCRIPTOR, open_layout
 from archec.store.lock import RunLock
 from archec.web.door import BlockingSender, Policy
@@ -197,6 +198,15 @@ def journal_of(world: World) -> Path:
     (journal,) = journals(world.layout)
     assert not journal.finished
     return journal.path
+
+
+def test_a_journal_that_is_compressed_while_it_is_looked_at(paused: World) -> None:
+    (listed,) = journals(paused.layout)
+    assert size_of(listed) > 0
+    run(paused.config, fetch=False)
+    assert not listed.path.exists()
+    assert size_of(listed) == 0
+    assert sum(1 for _ in read_batches(listed.path)) > 0
 
 
 def test_a_torn_tail_is_a_note(paused: World) -> None:
