@@ -188,7 +188,7 @@ class _Transfer:
         if temp is None:
             return None
         await self._in_thread(temp.reread)
-        self._temp, self._answer = temp, left
+        self._temp, self._answer, self._head = temp, left, self._head_of(temp)
         self._take(temp.size)
         digests = temp.digests
         is_complete = self._file.size is not None and mismatch(self._file, digests) is None
@@ -292,11 +292,12 @@ class _Transfer:
 
     def _write(self, pieces: list[bytes]) -> Temp:
         """Writes the pieces to the temporary file and clears the list."""
-        temp, data = self._opened(), b"".join(pieces)
+        temp = self._opened()
+        for piece in pieces:  # joining them takes a tenth of the CPU of a large file
+            if temp.size < _HEAD:
+                self._head += piece[: _HEAD - temp.size]
+            temp.write(piece)
         pieces.clear()
-        if not temp.size:
-            self._head = data[:_HEAD]
-        temp.write(data)
         return temp
 
     async def _judge(self) -> FobiBody | NotFetched:
@@ -313,7 +314,6 @@ class _Transfer:
         except asyncio.CancelledError:
             self._note()
             raise
-        self._read_head(temp)
         digests, head, fields = temp.digests, self._head, dict(self._answer.headers)
         coding, stated = fields.get("content-encoding", ""), fields.get("content-type", "")
         kind = sniff(head, stated, coding)
@@ -329,18 +329,16 @@ class _Transfer:
         terminal = "" if answer.terminal_url == public_url(self._url) else answer.terminal_url
         return FobiBody(digests, kind, answer.status, answer.headers, terminal, temp.path)
 
-    def _read_head(self, temp: Temp) -> None:
+    def _head_of(self, temp: Temp) -> bytes:
         """Reads the first bytes of a file that an earlier process received, or that was decompressed."""
-        if not self._head and temp.size:
-            with open(self._path(temp), "rb") as stream:
-                self._head = stream.read(_HEAD)
+        with open(self._path(temp), "rb") as stream:
+            return stream.read(_HEAD)
 
     def _close(self, plain: Temp | None = None) -> NotFetched | None:
         """Closes a complete body, or ``plain``, and compares it with the manifest. Returns the mismatch, or None."""
         temp = plain or self._write(self._pieces)
         # A large file is synced here, in a thread: syncing it with its batch would block all downloads.
         temp.close(sync=temp.size >= _BLOCK)
-        self._read_head(temp)
         digests = temp.digests
         status = mismatch(self._file, digests)
         if status is not None:
@@ -379,7 +377,7 @@ class _Transfer:
             return None
         self._take(plain.size - temp.size)
         temp.discard()
-        self._temp, self._head = plain, b""
+        self._temp, self._head = plain, self._head_of(plain)
         headers = ((UNPACKED if name == "content-encoding" else name, value) for name, value in self._answer.headers)
         self._answer = replace(self._answer, headers=tuple(headers))
         return plain

@@ -267,6 +267,17 @@ def test_a_download_that_breaks_off_at_every_quarter_goes_on(filesets: Filesets,
     assert platform.sent[where] == 400_000
 
 
+def test_the_type_of_a_file_that_breaks_off_within_its_signature_is_known(
+    filesets: Filesets, platform: Platform
+) -> None:
+    url, where = zenodo(platform, 7, {"p": 12}), "/api/records/7/files/p/content"
+    platform.files[where] = b"%PDF-1.4\n%%\n"
+    platform.bodies["/api/records/7"]["files"][0]["checksum"] = ""
+    platform.behaviours[where] = broken_at_quarters
+    result = filesets.ingest(url)[0]
+    assert (result.status, (result.manifest or [])[0].mimetype) == ("success-file", "application/pdf"), result.message
+
+
 def test_a_download_that_goes_on_too_slowly_ends(
     folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
