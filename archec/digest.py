@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from typing import IO
+
+_PIECE = 1 << 18
 
 
 class Digests:
@@ -20,6 +23,14 @@ class Digests:
         self._sha1 = hashlib.sha1(usedforsecurity=False) if sha1 else None
         self.size = 0
         """Number of bytes fed so far."""
+
+    @classmethod
+    def of(cls, file: IO[bytes]) -> Digests:
+        """The digests of a file, from where it is read to its end."""
+        digests = cls()
+        while data := file.read(_PIECE):
+            digests.update(data)
+        return digests
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
         """Feeds the next chunk; a memoryview must have items of one byte (its length counts as the size)."""

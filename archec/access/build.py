@@ -14,7 +14,6 @@ from archec.access.gate import Gate
 from archec.access.index_folders import FileSource
 from archec.access.loading import ListResolver, Loader, PrefixResolver, WarcLoader, WarcResolver
 from archec.access.obi_source import OwnLoader, OwnSource, looking_up, lost_in
-from archec.access.redisindex import RedisResolver, RedisSource
 from archec.access.remote import Web
 from archec.access.remote_indexes import CdxSource, LiveSource, MementoSource
 from archec.access.remote_records import RangeReader, ReplayLoader
@@ -77,6 +76,8 @@ class Builder:
             elif source.type == "live":
                 remote.append(LiveSource(source.name, self._config.access.live))
             elif source.type == "redis":
+                from archec.access.redisindex import RedisSource  # slow to import, and rarely needed
+
                 local.append(RedisSource(source.name, source.redis_url, step.timeout))
             elif source.type == "warc":
                 folder = self._config.path(source.path)
@@ -122,6 +123,8 @@ class Builder:
 
     def _resolver(self, resource: ResourceConfig, timeout: float) -> WarcResolver:
         if resource.kind == "redis":
+            from archec.access.redisindex import RedisResolver
+
             return RedisResolver(resource.place, timeout)
         if "://" in resource.place:
             return PrefixResolver(resource.place)

@@ -262,7 +262,7 @@ class Report:
         counts as ``returned`` and not as ``new``. ``times`` -1 subtracts the visit."""
         if record.visit is not None:
             outcome = record.visit.outcome
-            back = outcome == "new" and any(note.kind == "returned" for note in record.notes.values())
+            back = outcome == "new" and "returned" in [note.kind for note in record.notes.values()]
             self.fobis["returned" if back else outcome] += times
             if record.visit.unnamed:
                 self.fobis["unnamed"] += times

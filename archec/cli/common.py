@@ -35,7 +35,6 @@ from archec.units import parse_duration, parse_share, parse_size
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_CHUNK = 1 << 18
 _IDENTIFIERS = ("doi:", "hdl:", "10.")
 
 
@@ -93,11 +92,8 @@ def load_or_default(file: Path | None) -> Config:
 
 def digests_of(path: Path) -> Digests:
     """The checksums of a file. Raises :class:`StorageFailed`."""
-    digests = Digests()
     with storage_errors(path), path.open("rb") as file:
-        while data := file.read(_CHUNK):
-            digests.update(data)
-    return digests
+        return Digests.of(file)
 
 
 def warn_if_root(config: Config) -> None:

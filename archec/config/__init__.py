@@ -4,42 +4,24 @@
 write the documented one that is shipped. Import from here.
 """
 
-from archec.config.collections import CollectionConfig, ResourceConfig, SourceConfig, StepConfig
-from archec.config.file import as_yaml, load, parse
-from archec.config.model import (
-    DEFAULT_FILE,
-    AccessConfig,
-    Config,
-    FetchConfig,
-    FilesetConfig,
-    OaiConfig,
-    ServerConfig,
-    TextConfig,
-    plain_path,
-    setting_names,
-)
-from archec.config.types import Denial, FormatConfig, OaiCollectionConfig, RuleConfig
-
-__all__ = [
-    "DEFAULT_FILE",
-    "AccessConfig",
-    "CollectionConfig",
-    "Config",
-    "Denial",
-    "FetchConfig",
-    "FilesetConfig",
-    "FormatConfig",
-    "OaiCollectionConfig",
-    "OaiConfig",
-    "ResourceConfig",
-    "RuleConfig",
-    "ServerConfig",
-    "SourceConfig",
-    "StepConfig",
-    "TextConfig",
-    "as_yaml",
-    "load",
-    "parse",
-    "plain_path",
-    "setting_names",
-]
+from archec.config.collections import CollectionConfig as CollectionConfig
+from archec.config.collections import ResourceConfig as ResourceConfig
+from archec.config.collections import SourceConfig as SourceConfig
+from archec.config.collections import StepConfig as StepConfig
+from archec.config.file import as_yaml as as_yaml
+from archec.config.file import load as load
+from archec.config.file import parse as parse
+from archec.config.model import DEFAULT_FILE as DEFAULT_FILE
+from archec.config.model import AccessConfig as AccessConfig
+from archec.config.model import Config as Config
+from archec.config.model import FetchConfig as FetchConfig
+from archec.config.model import FilesetConfig as FilesetConfig
+from archec.config.model import OaiConfig as OaiConfig
+from archec.config.model import ServerConfig as ServerConfig
+from archec.config.model import TextConfig as TextConfig
+from archec.config.model import plain_path as plain_path
+from archec.config.model import setting_names as setting_names
+from archec.config.types import Denial as Denial
+from archec.config.types import FormatConfig as FormatConfig
+from archec.config.types import OaiCollectionConfig as OaiCollectionConfig
+from archec.config.types import RuleConfig as RuleConfig

@@ -69,10 +69,8 @@ class Bodies:
         if hop.kind != "body":
             return hop
         try:
-            digests = Digests()
             with open(self._path(hop.temp), "rb") as file:
-                while data := file.read(_CHUNK):
-                    digests.update(data)
+                digests = Digests.of(file)
         except OSError:
             found = self.orphan(hop)
             return found if found is not None and found.sha256 == hop.sha256 else None

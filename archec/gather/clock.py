@@ -44,9 +44,11 @@ def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     hosts = list(islice(_hosts(archive), _MOST_HOSTS)) if ask else []
     offsets: Sequence[float] = ()
     if len(hosts) >= _LEAST_HOSTS:
-        from archec.gather.host_clocks import ask_hosts  # slow to import: the whole client of the web
+        import asyncio  # like the client of the web slow to import, and otherwise not needed in this process
 
-        offsets = ask_hosts(archive.config, hosts, _LEAST_HOSTS)
+        from archec.gather.host_clocks import ask_hosts
+
+        offsets = asyncio.run(ask_hosts(archive.config, hosts, _LEAST_HOSTS))
     doubt = doubt_of(_reading_of(before), read_clock(), offsets)
     if doubt:
         raise ArchecError(doubt, hint="set the clock; if it is correct, use 'archec gather --trust-clock'")

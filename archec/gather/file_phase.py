@@ -301,14 +301,13 @@ class FilePhase:
 
     def _body(self, active: Active, hop: Hop) -> None:
         fobi = active.fobi
-        state = fobi.history.at(self._run)
         drop_validators = False
         held = self._bodies.orphan(hop)
         if held is not None and held.sha256 != hop.sha256:
             self._discard(hop)
             hop, drop_validators = held, True
         kind, tags, suspect = "", tags_of(hop), ""
-        version = fobi.versions.get(hop.sha256) if state == hop.sha256 else None
+        version = fobi.versions.get(hop.sha256) if fobi.history.at(self._run) == hop.sha256 else None
         if version is None:
             kind = self._bodies.kind(hop)
             if page := self._bodies.page(hop, kind):

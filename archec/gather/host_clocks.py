@@ -15,12 +15,8 @@ _PATIENCE, _LATECOMERS = 10.0, 1.0
 """Seconds to wait for hosts, and for the remaining ones when enough have answered."""
 
 
-def ask_hosts(config: Config, hosts: Sequence[str], enough: int) -> list[float]:
+async def ask_hosts(config: Config, hosts: Sequence[str], enough: int) -> list[float]:
     """The seconds by which those hosts that answer are ahead of this machine."""
-    return asyncio.run(_asked(config, hosts, enough))
-
-
-async def _asked(config: Config, hosts: Sequence[str], enough: int) -> list[float]:
     loop, offsets = asyncio.get_running_loop(), list[float]()
     until = loop.time() + _PATIENCE
     async with Sender(Policy.of(config.fetch, config.agent, "fetch")) as sender:

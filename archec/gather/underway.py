@@ -189,10 +189,8 @@ class VisitLog:
         effect = self._recent.get(url)
         if effect is not None or fobi is None or fobi.visit is None or fobi.visit.tist != self._run:
             return effect
-        state = fobi.history.at(self._run)
         entry = fobi.history.entry_at(self._run)
-        held = state is not None and fobi.visit.checked == self._run
-        version = fobi.versions.get(state) if held and state is not None else None
+        version = fobi.version_at(self._run) if fobi.visit.checked == self._run else None
         place = (entry[0], url) if entry is not None else None
         hops = self._hops_from(fobi) if version is not None else 0
         record = ObiChange("fobi", fobi.id, visit=fobi.visit, due=fobi.due)

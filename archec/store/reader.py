@@ -294,11 +294,8 @@ def open_held(layout: Layout, path: str) -> BinaryIO:
 
 def digest(layout: Layout, tist: int, id: str) -> Digests:  # noqa: A002
     """The checksums and the size of what was noted of an obi at ``tist``."""
-    digests = Digests()
     with open_obi(layout, tist, id) as file:
-        while data := file.read(_BUFFER):
-            digests.update(data)
-    return digests
+        return Digests.of(file)
 
 
 def compare(where: str, found: str, noted: str) -> None:

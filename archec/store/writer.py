@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
@@ -26,7 +26,6 @@ from archec.tist import tist_path
 
 if TYPE_CHECKING:  # slow to import, and rarely needed
     from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, NamedTuple
 
 
 class Stored(NamedTuple):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
 from project_imports import imports
 from readme_blocks import ROOT, blocks
 
@@ -110,3 +113,20 @@ def test_no_socket_outside_web_connects() -> None:
         if connecting.search(line)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "slow"),
+    [
+        ("archec.cli.main", {"archec.archive.opening", "archec.config.model", "yaml"}),
+        ("archec.cli.get", {"archec.fileset", "archec.web", "asyncio", "lxml", "warcio"}),
+        ("archec.cli.gather", {"anyio", "asyncio", "http.client", "lxml", "ssl", "statistics", "warcio"}),
+        ("archec.web.worker", {"anyio", "http.client", "lxml", "warcio", "yaml"}),
+        ("archec.text.pool", {"archec.web", "asyncio", "lxml", "yaml"}),
+        ("archec.access.build", {"redis"}),
+    ],
+)
+def test_what_is_slow_to_import_is_imported_where_it_is_needed(module: str, slow: set[str]) -> None:
+    program = f"import sys, {module}; print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not slow & set(told.stdout.split())

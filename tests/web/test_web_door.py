@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import gzip
 import json
 import re
@@ -24,7 +25,7 @@ from hypothesis import strategies as st
 from web_support import QUICK
 
 from archec.config import Denial, FetchConfig
-from archec.web.connect import Connector
+from archec.web.connect import Connector, within
 from archec.web.door import (
     BlockingSender,
     Policy,
@@ -294,6 +295,18 @@ def test_a_request_that_is_given_up_leaves_no_connection(monkeypatch: pytest.Mon
         asyncio.run(run(listener.getsockname()[1]))
     assert made
     assert all(connection.lost for connection in made)
+
+
+def test_a_timeout_of_the_system_is_not_one_of_ours() -> None:
+    async def step(error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError, match="by the kernel"):
+        asyncio.run(within(5, step(TimeoutError(errno.ETIMEDOUT, "by the kernel")), "it"))
+    with pytest.raises(TimedOut, match="it took too long"):
+        asyncio.run(within(0.01, step(None), "it"))
 
 
 def test_redirects_are_followed_on_demand_and_guarded(echo: EchoServer) -> None:
