@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import gc
 import gzip
 import io
 import json
+import sys
 import unittest.mock
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,10 +25,13 @@ from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.key_ranges import groups_of
-from archec.access.loading import ListResolver
+from archec.access.loading import ListResolver, PrefixResolver, WarcLoader
 from archec.access.obi_source import OwnSource
+from archec.access.posts import Asked
 from archec.access.query import Arguments, parse_query
-from archec.access.rows import made_line
+from archec.access.remote import Web
+from archec.access.remote_records import RangeReader
+from archec.access.rows import NOWHERE, Row, made_line
 from archec.access.sources import Errors
 from archec.archive.opening import opened
 from archec.catalogue.open import open_catalogue
@@ -42,6 +48,12 @@ ARC = (
 )
 ARC_BODY = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>arc</p>"
 ARC_LINE = b"http://arc.org/ 192.0.2.1 20140101000000 text/html %d\n" % len(ARC_BODY)
+
+
+HEAD_OF_RESPONSE = (
+    "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.org/\r\nWARC-Date: 2014-01-01T00:00:00Z\r\n"
+    "Content-Type: application/http\r\nContent-Length: %d\r\n\r\n"
+)
 
 
 def odd_response(http: str, more: str = "", version: str = "1.0") -> tuple[str, str]:
@@ -491,3 +503,27 @@ def test_a_loss_is_told_by_timemap_and_timegate(own: tuple[str, Config]) -> None
             assert f'; rel="archec.lost"; seen="{told["seen"]}"; from="{told["from"]}"' in link
             assert all(row["tist"] < moment.tist for row in rows(get.get(f"/own/index?url={uri}&output=json").text))
         assert "archec.lost" not in get.get(f"/own/timemap/json/{target_uri(held)}").json()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_record_leaves_no_unfinished_generator(tmp_path: Path, *, packed: bool) -> None:
+    """The event loop would have to end each of them in a task of its own, after the answer."""
+    data = (HEAD_OF_RESPONSE % len(ARC_BODY)).encode() + ARC_BODY + b"\r\n\r\n"
+    data = gzip.compress(data) if packed else data
+    (tmp_path / "a.warc").write_bytes(data)
+    fields = {"url": "http://a.org/", "filename": "a.warc", "offset": "0", "length": str(len(data))}
+    loader = WarcLoader(PrefixResolver(str(tmp_path)), RangeReader(Web(), 1.0))
+    left: list[object] = []
+
+    async def load() -> bytes:
+        sys.set_asyncgen_hooks(finalizer=left.append)
+        record = await loader.load(Row(b"", "org,a)/", S, fields, NOWHERE), Asked())
+        assert record is not None
+        read = record.http + b"".join([piece async for piece in record.body])
+        await record.close()
+        del record
+        gc.collect()
+        return read
+
+    assert asyncio.run(load()) == ARC_BODY
+    assert left == []
