@@ -128,6 +128,7 @@ class AccessCapability(BaseRoute, Capability):
                 response = answer(204, b"", "text/plain", _PREFLIGHT)
             else:
                 viewer = self._gate.enter(exchange.headers.get("authorization", ""), client_of(scope))
+                self._gate.count(viewer.token)
                 response = await self._answered(exchange, viewer)
             await self._gate.transfer(viewer, self._complete(response, exchange)(scope, receive, send))
         except Refused as refusal:

@@ -55,8 +55,8 @@ class Gate:
         self._tokens.tokens()
 
     def enter(self, authorization: str, address: str) -> Viewer:
-        """Identifies the viewer. Raises Refused: 401 for an unknown token, or for none if no rule opens anything; 429
-        if the rate limit of the token is exceeded; 503 if the tokens cannot be read."""
+        """Identifies the viewer. Raises Refused: 401 for an unknown token, or for none if no rule opens anything; 503
+        if the tokens cannot be read."""
         rules = self.rules
         look_up = self._looking_up() if rules.need_catalogue else subject_of
         if not authorization:
@@ -70,12 +70,12 @@ class Gate:
             raise Refused(503, "Temporarily unavailable") from error
         if token is None:
             raise unauthorized()
-        self._count(token)
         return Viewer(token, address, rules, look_up)
 
-    def _count(self, token: Token) -> None:
+    def count(self, token: Token | None) -> None:
+        """Counts a request with a token. Raises Refused, 429, if its rate limit is exceeded."""
         rate = self._config.access.rate
-        if not rate:
+        if not rate or token is None:
             return
         now = time.monotonic()
         left, before = self._buckets.get(token.hash, (float(rate), now))

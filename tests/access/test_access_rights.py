@@ -356,10 +356,11 @@ def test_rules_and_tokens_are_looked_at_within_a_second(tmp_path: Path) -> None:
 
 
 def test_requests_with_a_token_are_limited(tmp_path: Path) -> None:
-    with serving(world(tmp_path, "access: {rate: 2}")) as url, client(url) as get:
+    with serving(world(tmp_path, "access: {rate: 2, audit: a.jsonl}")) as url, client(url) as get:
         answers = [get.get("/a") for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200, 200, 429]
         assert int(answers[2].headers["retry-after"]) > 0
+    assert [json.loads(row)["who"] for row in (tmp_path / "a.jsonl").read_text().splitlines()] == ["reader"] * 3
 
 
 def test_the_audit_log_has_a_line_for_each_request(tmp_path: Path) -> None:
