@@ -170,12 +170,33 @@ def _holds_within(rule: RuleConfig, within: KeyRange, address: str, now: float) 
         with suppress(UsageError):
             if within.key and "__wb_" not in within.key:
                 return _has_key(within.key, rule) and (None if depends else True)
+            if _covers(rule, within):
+                return None if depends else True
             start = _prefix(rule.url_prefix).start if rule.url_prefix else _keys_of_host(rule.host)[0]
             first = start.encode("utf-8", "surrogatepass")
             if first >= within.end or first + b"\xff" <= within.start:
                 return False
         return None
     return None if depends else True
+
+
+def _covers(rule: RuleConfig, within: KeyRange) -> bool:
+    """Whether all keys in a range are at the place that a rule names, as far as both ends of the range tell. Raises
+    UsageError for an invalid place."""
+    start, end = (key.decode("utf-8", "replace") for key in (within.start, within.end))
+    domain = end[:-1]
+    if end[-1] == "-" and ")" not in domain and start.startswith((f"{domain})", f"{domain},")):
+        return not rule.url_prefix and _is_on(f"{domain})", rule.host)
+    common = domain + chr(max(ord(end[-1]) - 1, 0))
+    if ")" not in common or not start.startswith(common):
+        return False
+    common += "/" if common.endswith(")") else ""
+    if rule.url_prefix:
+        prefix = _prefix(rule.url_prefix)
+        is_below = common.startswith(prefix.start) and not prefix.with_query
+        if not is_below or (prefix.is_whole and common[len(prefix.start) :][:1] not in ("/", "?")):
+            return False
+    return not rule.host or _is_on(common, rule.host)
 
 
 def _answers(rule: RuleConfig, subject: Subject, address: str, now: float) -> Iterator[bool | None]:

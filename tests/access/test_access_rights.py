@@ -292,6 +292,8 @@ def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
     with serving(world(tmp_path, "access: {rules: [{host: y.org, rights: open}]}")) as url, client(url, "") as get:
         hidden = [get.get(f"/a/cdx?url={host}&{count}").status_code for host in ("x.org", "none.org", "y.org")]
         assert hidden == [401, 401, 200]
+        for asked, status in (("y.org/*", 200), ("*.y.org", 200), ("*.org", 400), ("x.org/*", 401)):
+            assert get.get(f"/a/cdx?url={asked}&{count}").status_code == status, asked
     config = world(tmp_path)
     give_tokens(config, Token("feeder", hash_of("feeder"), ("write",)))
     with serving(config) as url, client(url, "feeder") as get:
