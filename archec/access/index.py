@@ -13,14 +13,13 @@ from starlette.responses import Response
 from archec.access.collection import Collection, first_of
 from archec.access.errors import Refused
 from archec.access.exchange import JSON, answer, as_uri, chunked, errors_of, in_thread, message
-from archec.access.pages import INSTEAD_OF_PAGES, QueryPages, pages_of, summary_of
+from archec.access.pages import QueryPages, pages_of, summary_of
 from archec.access.query import Arguments, Output, Query
 from archec.access.rows import NOWHERE, Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
 from archec.access.viewer import Viewer
 from archec.access.zipnum import parse_block
-from archec.errors import UsageError
 from archec.server.responses import PIECE, BodyResponse
 
 TYPES: Mapping[Output, str] = {
@@ -49,7 +48,7 @@ async def answer_index(
         if summary is not None:
             return await _summary(summary, query, viewer)
     if pages is not None:
-        query = replace(query, range=pages.range)
+        query = replace(query, range=pages.range, limit=query.limit if "limit" in asked else None)
     errors = Errors()
     rows = await collection.rows(query, errors, viewer)
     if not query.show_source:
@@ -71,8 +70,8 @@ async def visible_pages(
     collection: Collection, query: Query, viewer: Viewer, take: Arguments
 ) -> QueryPages | None:
     """The pages that the parameters ask for, or None if they ask for none. The number of pages is 0 if the viewer may
-    see none of the rows, or if there are none in the only block. Raises UsageError if only a part of the rows may be
-    visible: pages would tell how many others there are."""
+    see none of the rows, or if there are none in the only block. If some may be hidden, all are on one page: more pages
+    would tell how many those are."""
     may_see = viewer.may_see(query.range)
     if not may_see:
         viewer.check_empty()
@@ -81,7 +80,7 @@ async def visible_pages(
         return None
     if may_see:
         if viewer.may_miss(query.range):
-            raise UsageError(f"pages are not supported where rules may hide rows: {INSTEAD_OF_PAGES}")
+            pages = pages._replace(number=1, blocks=1, range=query.range)
         if pages.blocks > 1:
             return pages
         rows = await collection.rows(replace(query, limit=1, filters=()), Errors(), viewer)

@@ -24,7 +24,6 @@ _SUMMARY_BLOCK = 100
 _PAGE_SIZE = 5
 _ZIPNUM_PAGE_SIZE = 10
 """Blocks on a page, unless the client says how many: as Common Crawl's server and pywb have it."""
-INSTEAD_OF_PAGES = "use limit and resumeKey of /cdx/search/cdx instead of page"
 
 
 class QueryPages(NamedTuple):
@@ -114,11 +113,12 @@ def summary_of(collection: Collection, query: Query, pages: QueryPages | None) -
 
 
 def _paged_source(collection: Collection, query: Query) -> FileSource:
+    hint = "use limit and resumeKey of /cdx/search/cdx instead of page"
     if query.order != "ascending":
-        raise UsageError(f"pages are not supported with closest or sort=reverse: {INSTEAD_OF_PAGES}")
+        raise UsageError(f"pages are not supported with closest or sort=reverse: {hint}")
     step = collection.steps[0]
     source = step.local[0] if len(step.local) == 1 else None
     if len(collection.steps) > 1 or step.remote or step.grouped or not isinstance(source, FileSource):
         those = "groups, sequences, Redis, other archives and $archive"
-        raise UsageError(f"pages are not supported for {those}: {INSTEAD_OF_PAGES}")
+        raise UsageError(f"pages are not supported for {those}: {hint}")
     return source
