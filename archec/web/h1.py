@@ -26,8 +26,9 @@ AHEAD = 1 << 18
 """Bytes that a connection may receive before they are read, if received bytes are counted."""
 _MAX_BYTES, _MAX_FIELDS = 128_000, 256
 """Maximum size of a header block, including preceding 1xx responses, and number of headers; also for trailers."""
-_HIGH_WATER = 1 << 18
-"""Maximum number of buffered bytes of a body. Above it, the socket is not read until they are consumed."""
+_HIGH_WATER = 1 << 17
+"""Maximum number of buffered bytes of a body. Above it, the socket is not read until they are consumed. It is less than
+what is read at once, so that the pieces of a large body need not be joined."""
 
 
 class Stale(ReadError):
