@@ -19,7 +19,7 @@ from archec.access.query import joined
 from archec.access.record import ChunkReader, unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
-from archec.web.door import Located, Response, Sender, WebError, located, trusted
+from archec.web.door import Response, Sender, WebError, trusted
 
 _IN_MEMORY = 4 << 20
 _BLOCK = 1 << 16
@@ -47,21 +47,21 @@ class Web:
     async def send(
         self,
         method: str,
-        url: str | Located,
-        *,
-        named: bool,
+        url: str,
+        own: str = "",
         headers: Mapping[str, str] | None = None,
         body: PostedBody | None = None,
     ) -> Response:
         """Returns a response whose body has not been read, and which the caller closes. Redirects are not followed.
-        ``named``: the operator has configured the host. Raises LoadFailed."""
+        Only the origin of ``own`` is trusted, and receives its user and password. Raises LoadFailed."""
         if self.sender is None:
             raise LoadFailed("the server is not running")
         try:
+            at, named = trusted(url, own) if own else (url, False)
             content = None
             if body is not None and body.size:
                 headers, content = {**(headers or {}), "Content-Length": str(body.size)}, body.pieces()
-            return await self.sender.send(method, url, headers, content, named=named)
+            return await self.sender.send(method, at, headers, content, named=named)
         except WebError as error:
             raise LoadFailed(error.message) from error
 
@@ -76,14 +76,9 @@ async def followed(
     is_final: Callable[[Response], bool] = lambda response: False,
 ) -> tuple[Response, str]:
     """Returns the response for a URL after redirects, and the URL that it is from. Redirects of a response that
-    ``is_final`` are not followed. Only the origin of ``own`` is trusted, and receives its user and password. Raises
-    LoadFailed."""
+    ``is_final`` are not followed. See :meth:`Web.send`."""
     for _ in range(_MAX_HOPS):
-        try:
-            at, named = trusted(url, own) if own else (located(url), False)
-        except WebError as error:
-            raise LoadFailed(error.message) from error
-        response = await web.send(method, at, named=named, headers=headers)
+        response = await web.send(method, url, own, headers)
         location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
         if not location or is_final(response):
             return response, url

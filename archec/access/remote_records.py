@@ -60,7 +60,7 @@ class ReplayLoader:
         """The response for a row and its URL. Redirects on the live web are captures, too, and are not followed."""
         if row.origin.type == "live":
             headers = {name: value for name, value in asked.headers if name.lower() not in _OF_CONNECTION}
-            response = await self._web.send(asked.method, url, named=False, headers=headers, body=asked.body)
+            response = await self._web.send(asked.method, url, headers=headers, body=asked.body)
             stack.push_async_callback(response.aclose)
             return response, url
         own = self._origins.get(row.origin.coll, "")

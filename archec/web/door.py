@@ -29,7 +29,6 @@ from archec.web.transport import transports
 
 __all__ = [
     "BlockingSender",
-    "Located",
     "Policy",
     "Response",
     "Sender",
