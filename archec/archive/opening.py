@@ -40,10 +40,13 @@ class Archive:
         return is_behind(self.layout, self.catalogue)
 
     def was_left_behind(self) -> bool:
-        """Whether the catalogue is behind although no run is active that would update it. Raises CorruptArchive if it
-        contains a run that has no journal."""
+        """Whether the catalogue is behind although no run is active that would update it; also while it is rebuilt.
+        Raises CorruptArchive if it contains a run that has no journal."""
         refuse_newer(self.layout, self.catalogue)
-        return self.is_behind() and holder(self.layout) is None and self.is_behind()
+        if not self.is_behind():
+            return False
+        who = holder(self.layout)
+        return (who is None or not who.is_run) and self.is_behind()
 
 
 def scratch_space(config: Config) -> Path:

@@ -136,7 +136,7 @@ def opened(config: Config | Path | None) -> Iterator[Archive]:
             behind = False
         if behind:
             note(f"warning: the catalogue {archive.catalogue.url} is behind the journals")
-            note("    the next run or 'archec check --fix' updates it")
+            note("    the next run or 'archec check --fix' updates it, unless it is being rebuilt")
         yield archive
 
 

@@ -153,6 +153,9 @@ def test_reading_commands_warn_of_a_catalogue_that_is_behind_and_read_on(config:
         done = archec_inline(config, "history", "RePEc:aaa:sss:1")
         assert (done.code, done.err) == (0, ""), "behind an active run"
         assert holder(layout) == active
+    with RunLock(layout, "rebuild"):
+        done = archec_inline(config, "history", "RePEc:aaa:sss:1")
+        assert (done.code, "is being rebuilt" in done.err) == (0, True), "what it has is not all"
     assert behind(config)
     assert archec_inline(config, "check", "--fix").code == 0
     assert not behind(config)
