@@ -11,6 +11,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.loading import WarcPlace
@@ -108,6 +110,7 @@ def connect(url: str, timeout: float) -> tuple[redis.Redis, str]:
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
         protocol=2,
+        retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),  # for a connection that was closed while it was not used
     )
     return client, unquote(key)
 

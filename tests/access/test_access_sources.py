@@ -128,6 +128,28 @@ def test_a_redis_that_says_nothing_holds_up_nobody_else(tmp_path: Path) -> None:
             assert hanging.result().elapsed.total_seconds() < 1.6
 
 
+def test_a_redis_that_fails_is_not_asked_again_and_again(tmp_path: Path) -> None:
+    """Nor does one that has the paths of files keep the next place from being tried."""
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response("http://a.org/", S, b"page")
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    with socket.create_server(("127.0.0.1", 0)) as port, ThreadPoolExecutor(1) as others:
+        place = f"redis://127.0.0.1:{port.getsockname()[1]}/key"
+        text = f"collections: {{r: '{place}', p: {{index: a.cdxj, resource: ['warc-index+{place}', ./w]}}}}"
+        config = configured(tmp_path, text)
+        give_tokens(config)
+        with serving(config) as base, client(base) as get:
+            for path, answered in (("/r/index?url=a.org", b""), ("/p/resource?url=a.org", b"page\r\n\r\n")):
+                port.settimeout(10)
+                asked = others.submit(get.get, path)
+                for _ in range(2):
+                    port.accept()[0].close()
+                assert asked.result(4).content.endswith(answered)
+                port.settimeout(0)
+                with pytest.raises(BlockingIOError):
+                    port.accept()
+
+
 def zipnum(folder: Path, lines: Sequence[bytes], block: int = 4) -> None:
     """A ZipNum index with few lines in a block."""
     folder.mkdir(parents=True, exist_ok=True)
