@@ -141,7 +141,9 @@ async def answer_wayback(
         return answer(200, f"{pages.number}\n", "text/plain")
     if pages is not None:
         if pages.page >= pages.number:
-            return answer(200, _NO_ROWS if wanted.as_json else b"", JSON if wanted.as_json else "text/plain")
+            # beyond the last page the body is empty in JSON, too: cdx_toolkit goes on until then
+            body = _NO_ROWS if wanted.as_json and not pages.page else b""
+            return answer(200, body, JSON if wanted.as_json else "text/plain")
         query = replace(query, range=pages.range)
     line, _ = wanted.resume
     if line and query.order == "reverse":
