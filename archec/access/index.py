@@ -70,7 +70,7 @@ async def visible_pages(
     collection: Collection, query: Query, viewer: Viewer, take: Arguments
 ) -> QueryPages | None:
     """The pages that the parameters ask for, or None if they ask for none. The number of pages is 0 if the viewer may
-    see none of the rows, or if there are none in the only block. If some may be hidden, all are on one page: more pages
+    see none of the rows, or if there are none in the only block. If rules may hide some, all are on one page: more
     would tell how many those are."""
     may_see = viewer.may_see(query.range)
     if not may_see:
@@ -79,7 +79,7 @@ async def visible_pages(
     if pages is None:
         return None
     if may_see:
-        if viewer.may_miss(query.range):
+        if not viewer.sees_all:
             pages = pages._replace(number=1, blocks=1, range=query.range)
         if pages.blocks > 1:
             return pages

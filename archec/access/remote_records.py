@@ -23,6 +23,8 @@ from archec.server.responses import in_pieces
 from archec.web.door import Response
 
 T = TypeVar("T")
+REMOTE = ("live", "cdx", "memento")
+"""The types of sources whose records are made here, of what other servers send."""
 _BEGINNING = 1 << 17
 """Bytes of a body that must arrive within the timeout."""
 _IN_MEMORY = 1 << 20
@@ -43,7 +45,7 @@ class ReplayLoader:
     async def load(self, row: Row, asked: Asked) -> Record | None:
         """See :class:`archec.access.loading.Loader`. Raises Refused for a method that is not allowed."""
         url = row.text("load_url")
-        if not url or row.origin.type not in ("live", "cdx", "memento"):
+        if not url or row.origin.type not in REMOTE:
             return None
         if row.origin.type == "live" and asked.method not in self._methods:
             raise Refused(405, f"{asked.method} is not allowed on the live web", (("Allow", ", ".join(self._methods)),))

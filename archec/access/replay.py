@@ -19,6 +19,7 @@ from archec.access.exchange import Exchange, answer, as_uri
 from archec.access.memento import Addresses
 from archec.access.query import joined
 from archec.access.record import Record, dechunked, exactly
+from archec.access.remote_records import REMOTE
 from archec.access.resource import Loaded
 from archec.access.stamps import http_date
 from archec.server.responses import BodyResponse, in_pieces
@@ -109,16 +110,19 @@ def _names(tags: str, tag: str) -> bool:
 
 def _unchanged_since(date: str | None, record: Record) -> bool | None:
     """Whether the capture says that it was last modified at this date or before. None if either is no date."""
+    if not date:
+        return None
     try:
-        return parsedate_to_datetime(record.http_header("last-modified")) <= parsedate_to_datetime(date or "")
-    except (ValueError, TypeError):
+        return parsedate_to_datetime(record.http_header("last-modified")) <= parsedate_to_datetime(date)
+    except (ValueError, TypeError, OverflowError):
         return None
 
 
 def _tag(loaded: Loaded) -> str:
     row, record = loaded
     digest = record.get("WARC-Payload-Digest") or row.text("digest")
-    parts = (row.url, row.timestamp, digest, record.get("WARC-Record-ID"))
+    own = record.get("WARC-Record-ID") if row.origin.type not in REMOTE else ""  # a new one for each answer there
+    parts = (row.url, row.timestamp, digest, own)
     return f'"{hashlib.sha256("|".join(parts).encode("utf-8", "replace")).hexdigest()[:32]}"'
 
 

@@ -65,7 +65,7 @@ async def load(collection: Collection, query: Query, viewer: Viewer, errors: Err
             try:
                 async with ClosedOnFailure(record.close):
                     if row.origin.type != "live" and is_self_redirect(record, row.url):
-                        raise LoadFailed(f"Self Redirect {row.url} -> {record.http_header('location')}")
+                        raise LoadFailed(f"Self Redirect {row.url} -> {record.http_header('location')[:200]}")
                     return Loaded(row, await resolved(collection, row, record, viewer, errors))
             except LoadFailed as error:
                 errors[row.origin.source] = error.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -104,17 +104,6 @@ class Rules:
                 return False
         return self.open != "none"
 
-    def may_hide(self, within: KeyRange, address: str, now: float, hiding: Container[str]) -> bool:
-        """Whether rights among ``hiding`` may hide anything that has one of these keys from a client at ``address``
-        without a token."""
-        for rule in self.rules:
-            holds = _holds_within(rule, within, address, now)
-            if holds is not False and rule.rights in hiding:
-                return True
-            if holds:
-                return False
-        return self.open == "none"
-
     @property
     def may_open(self) -> bool:
         """Whether anything is visible without a token."""
@@ -186,7 +175,7 @@ def _covers(rule: RuleConfig, within: KeyRange) -> bool:
     start, end = (key.decode("utf-8", "replace") for key in (within.start, within.end))
     domain = end[:-1]
     if end[-1] == "-" and ")" not in domain and start.startswith((f"{domain})", f"{domain},")):
-        return not rule.url_prefix and _is_on(f"{domain})", rule.host)
+        return not rule.url_prefix and f"{domain},".startswith(_keys_of_host(rule.host)[1])
     common = domain + chr(max(ord(end[-1]) - 1, 0))
     if ")" not in common or not start.startswith(common):
         return False

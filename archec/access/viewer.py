@@ -46,11 +46,6 @@ class Viewer(Struct, frozen=True):
         """Whether there may be rows with these keys that are visible to this viewer."""
         return self.allows("metadata") or self.rules.may_show(within, self.address, time.time())
 
-    def may_miss(self, within: KeyRange) -> bool:
-        """Whether there may be rows with these keys that are hidden from this viewer."""
-        hiding = ("closed",) if self.has_metadata else ("closed", "withdrawn")
-        return not self.sees_all and self.rules.may_hide(within, self.address, time.time(), hiding)
-
     def visible(self, rows: Iterator[Row]) -> Iterator[Row]:
         """Yields the rows visible to this viewer. Withdrawn rows are marked as such."""
         if self.rules.are_trivial:

@@ -35,8 +35,8 @@ from archec.warc.framing import Block, Records
 _ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
 _KINDS = ("response", "revisit", "resource", "metadata", "conversion")
 _OF_ANOTHER = (b"warc-concurrent-to", b"warc-refers-to")
-"""Metadata with these headers describe another record, and are no capture of their URL: crawlers write them with the
-URL and the time of each response."""
+"""Metadata with these headers and the URL of a page describe another record, and are no capture of it: crawlers write
+them with the URL and the time of each response."""
 _WITH_HTTP = ("response", "revisit")
 _PIECE = 1 << 20
 _MAX_POSTED = 4 << 20
@@ -209,10 +209,11 @@ def _look(line: bytes, header: Mapping[bytes, bytes], block: Block) -> _Found | 
 
     kind, url, date = text(b"warc-type"), text(b"warc-target-uri").strip("<>").replace(" ", "%20"), text(b"warc-date")
     stream = _Lines(block, _HEAD)
-    is_http = url.startswith(ArcWarcRecordLoader.HTTP_SCHEMES) and block.left > 0
+    is_page = url.startswith(ArcWarcRecordLoader.HTTP_SCHEMES)
+    is_http = is_page and block.left > 0
     if kind == "request" and url:
         return _Found(url + date, _posted(stream, url) if is_http else "")
-    if kind not in _KINDS or not url or (kind == "metadata" and any(header.get(name) for name in _OF_ANOTHER)):
+    if kind not in _KINDS or not url or (kind == "metadata" and is_page and any(map(header.get, _OF_ANOTHER))):
         return None
     http: StatusAndHeaders | None = None
     if kind in _WITH_HTTP and is_http:

@@ -126,10 +126,11 @@ class _Check:
 
     ``leftovers`` counts temporary files by tist (-1 for none) and directory. ``runs`` maps the runs that have a journal
     to the tists of their data sets. ``tists`` are those at which obis are noted, ``open_tists`` those of unfinished
-    runs. ``stopped`` are the runs that may have left obis that no journal names. ``unread``: a journal is missing or
-    cannot be read to its end. ``unlisted`` are the directories that cannot be listed. ``stray`` are findings about
-    names outside the directories of obis, ``judged`` findings about links, special files and modes, both by path; they
-    are reported when the contents of the journals are known. ``named`` is the amount that each finished journal names.
+    runs. ``stopped`` are the runs that may have left obis that no journal names, ``unheld`` those that the catalogue
+    does not contain. ``unread``: a journal is missing or cannot be read to its end. ``unlisted`` are the directories
+    that cannot be listed. ``stray`` are findings about names outside the directories of obis, ``judged`` findings about
+    links, special files and modes, both by path; they are reported when the contents of the journals are known.
+    ``named`` is the amount that each finished journal names.
     """
 
     archive: Audited
@@ -145,6 +146,7 @@ class _Check:
     tists: set[int] = field(default_factory=set)
     open_tists: set[int] = field(default_factory=set)
     stopped: set[int] = field(default_factory=set)
+    unheld: list[int] = field(default_factory=list)
     unread: bool = False
     unlisted: set[str] = field(default_factory=set)
     stray: dict[str, Finding] = field(default_factory=dict)
@@ -180,9 +182,9 @@ class _Check:
         return who is not None and who.is_run
 
     def _is_moving(self, catalogue: Catalogue) -> bool:
-        """Whether a run, a rebuild or the like writes the catalogue, or has written it since it was opened."""
-        held = not self.archive.locked and holder(self.archive.layout) is not None
-        return held or catalogue.position() != self.archive.position
+        """Whether a run or a rebuild writes the catalogue, or has written it since it was opened."""
+        who = holder(self.archive.layout) if not self.archive.locked else None
+        return (who is not None and who.writes_catalogue) or catalogue.position() != self.archive.position
 
     # -- the three sides --------------------------------------------------------------------------
 
@@ -250,13 +252,11 @@ class _Check:
         for finding in (*reader.unread.values(), *reader.breaks({})):
             self.report(finding)
         self.unread |= bool(reader.unread)
-        catalogue = self.archive.catalogue
-        for run in sorted(self.runs.keys() - known) if known is not None else ():
-            if self.archive.followed(run, 1) and catalogue is not None and not self._is_moving(catalogue):
-                self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not contain this run"))
-        if behind and not at_work and catalogue is not None:
+        if known is not None:
+            self.unheld = [run for run in sorted(self.runs.keys() - known) if self.archive.followed(run, 1)]
+        if behind and not at_work and self.archive.catalogue is not None:
             message = f"lacks {counted(behind, 'batch', 'batches')} of the journals"
-            self.report(Finding("catalogue-behind", catalogue.url, message))
+            self.report(Finding("catalogue-behind", self.archive.catalogue.url, message))
 
     def _lines(self, journal: JournalFile, path: str, batch: JournalBatch, *, followed: bool) -> None:
         """Reads the lines of a batch; invalid ones are reported."""
@@ -314,6 +314,8 @@ class _Check:
         if moving:
             self.report(Finding("not-compared", ".", "the catalogue is not compared, because it is being written"))
             return False
+        for run in self.unheld:
+            self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not contain this run"))
         counted = Counts(
             held["tobi"], lost["tobi"], held["fobi"], lost["fobi"], never, held["fileset"], lost["fileset"]
         )

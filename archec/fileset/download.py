@@ -409,6 +409,7 @@ class _Transfer:
         self._take(-self._size)
         if self._temp is not None:
             self._temp.discard()
+            self._of.ledger.over([self._obi])
         self._temp, self._answer, self._head, self._pieces = None, Download(self._obi), b"", []
 
     def keep(self) -> None:
@@ -421,7 +422,6 @@ class _Transfer:
         """Discards the temporary file unless it is kept."""
         if not self._is_kept:
             self._restart()
-            self._of.ledger.over([self._obi])
 
 
 async def _finished(writing: asyncio.Future[_T]) -> _T:

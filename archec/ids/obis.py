@@ -194,7 +194,7 @@ def _ipv6(text: str, url: str) -> str:
 def _host(host: str, url: str) -> str:
     try:
         host = unquote_to_bytes(host).decode("utf-8")
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
         raise BadName(f"{_shown(url)} has a host that is not text") from error
     host = host.lower()
     if not host.isascii():

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from html import escape
 from typing import Protocol
 
+from anyio.lowlevel import checkpoint
 from prometheus_client import CollectorRegistry, Info, Metric, generate_latest
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -65,6 +66,7 @@ def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(app: ASGIApp) -> AsyncIterator[None]:
+        await checkpoint()  # loads the back end of anyio now: later no descriptor may be left for that
         async with AsyncExitStack() as stack:
             for one in capabilities:
                 await stack.enter_async_context(one.running())

@@ -31,6 +31,7 @@ QUIET = 6 * 3600
 _MOST_BYTES = 4096
 _TRIES = 200
 _NO_RUNS = frozenset({"check", "rebuild", "repair", "export warc"})
+_NO_CATALOGUE = frozenset({"repair", "export warc"})
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -48,6 +49,11 @@ class Holder(NamedTuple):
     def is_run(self) -> bool:
         """Whether it writes a journal."""
         return self.what not in _NO_RUNS
+
+    @property
+    def writes_catalogue(self) -> bool:
+        """Whether it may write the catalogue."""
+        return self.what not in _NO_CATALOGUE
 
     def __str__(self) -> str:
         since = iso(self.since) if 0 <= self.since <= MAX_TIST else "?"

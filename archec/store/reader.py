@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from archec.digest import Digests
@@ -39,8 +39,9 @@ def open_root(layout: Layout) -> int:
 class Directories(Closing):
     """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, for all threads.
 
-    A returned descriptor stays open for at least ``limit`` - 1 further calls. Both methods raise
-    :class:`CorruptArchive` if a component is a link or not a directory. ``disk`` creates missing directories.
+    A returned descriptor stays open for at least ``limit`` - 1 further calls, and while its thread holds ``lock``. Both
+    methods raise :class:`CorruptArchive` if a component is a link or not a directory. ``disk`` creates missing
+    directories.
     """
 
     def __init__(self, layout: Layout, disk: Disk | None = None, *, limit: int = 128) -> None:
@@ -49,7 +50,7 @@ class Directories(Closing):
         self._limit = limit
         self._open: dict[str, int] = {}
         self._last = ""
-        self._lock = Lock()
+        self.lock = RLock()
         self.root = self._last_fd = open_root(layout)
 
     def find(self, relative: str) -> int | None:
@@ -64,7 +65,7 @@ class Directories(Closing):
         return fd
 
     def _get(self, relative: str, make: Disk | None) -> int | None:
-        with self._lock:
+        with self.lock:
             # Obis are mostly sorted by directory: reusing the last one needs no reordering of the cache.
             if relative == self._last:
                 return self._last_fd

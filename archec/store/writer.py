@@ -177,8 +177,9 @@ class Writer(Reader):
     def temp(self, tist: int, id: str, *, sha1: bool = False) -> Temp:  # noqa: A002
         """A new temporary file in the directory of (tist, id); with ``sha1`` its digests include SHA-1."""
         directory = self.layout.directory(tist, id)
-        dir_fd = self._directories.make(directory)
-        fd, name = create_temp(self.disk, dir_fd, f"{self.layout.root}/{directory}", self._numbers)
+        with self._directories.lock:
+            dir_fd = self._directories.make(directory)
+            fd, name = create_temp(self.disk, dir_fd, f"{self.layout.root}/{directory}", self._numbers)
         return Temp(self, f"{directory}/{name}", fd, Digests(sha1=sha1))
 
     def take_up(self, temp: str) -> Temp | None:

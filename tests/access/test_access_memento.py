@@ -26,6 +26,9 @@ STAMPS = ("20140101000000", "20150101000000", "20160101000000")
 DATES = ("Wed, 01 Jan 2014 00:00:00 GMT", "Thu, 01 Jan 2015 00:00:00 GMT", "Fri, 01 Jan 2016 00:00:00 GMT")
 
 
+ENDLESS = "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"
+
+
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("access")
@@ -39,6 +42,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     crawl.octets("http://a.org/latin", STAMPS[0], latin)
     crawl.response("http://a.org/Case", STAMPS[0], b"", status="301 Moved", headers={"Location": "/case"})
     crawl.response("http://a.org/case", STAMPS[1], b"the page")
+    unheard = b"HTTP/1.1 302 Found\r\nLocation: http://ex\xe9mple.org/\r\n\r\n"
+    crawl.octets("http://a.org/unheard", STAMPS[0], unheard)
+    crawl.response("http://a.org/dated", STAMPS[0], b"dated", headers={"Last-Modified": ENDLESS})
     packed = {"Transfer-Encoding": "chunked", "Content-Encoding": "gzip"}
     crawl.response("http://a.org/chunks", STAMPS[0], b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n", headers=packed)
     crawl.response(PART, STAMPS[0], b"cdefg", status="206 Partial Content", headers={"Content-Range": "bytes 2-6/9"})
@@ -227,6 +233,17 @@ def test_headers_keep_bytes_that_are_not_ascii(base: str, get: httpx.Client) -> 
     assert answer.headers["location"] == f"{base}/a/{STAMPS[0]}id_/http://a.org/%E9?%C3%A9"
     raw = dict(answer.headers.raw)
     assert raw[b"x-name"] == raw[b"x-archive-orig-x-name"] == b"caf\xe9"
+
+
+def test_dates_beyond_all_calendars_are_no_dates(get: httpx.Client) -> None:
+    for given in ({}, {"If-Modified-Since": DATES[0]}):
+        assert get.get(f"/a/{STAMPS[0]}id_/http://a.org/dated", headers=given).status_code == 200
+    assert get.get(f"/a/{STAMPS[0]}id_/{U}", headers={"If-Unmodified-Since": ENDLESS}).status_code == 200
+
+
+def test_a_redirect_to_a_host_that_is_no_text(get: httpx.Client) -> None:
+    assert get.get("/a/resource?url=http://a.org/unheard").status_code == 200
+    assert get.get(f"/a/{STAMPS[0]}id_/http://a.org/unheard").status_code == 302
 
 
 def test_a_redirect_to_a_url_of_the_same_key_is_one_to_itself(get: httpx.Client) -> None:

@@ -144,6 +144,13 @@ def test_queries_go_on_to_those_who_understand_them(there: Archives, get: httpx.
     assert [row["timestamp"] for row in found(get, "pywb", "closest=2015&collapseTime=3")] == [STAMPS[0]]
 
 
+def test_a_memento_of_another_archive_keeps_its_etag(get: httpx.Client) -> None:
+    path = f"/mem/{STAMPS[0]}id_/{U}"
+    tag = get.get(path).headers["etag"]
+    assert get.get(path, headers={"If-Match": tag}).status_code == 200
+    assert get.get(path, headers={"If-None-Match": tag}).status_code == 304
+
+
 def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
     answer = found(get, "lies")
     assert [row["timestamp"] for row in answer] == [*STAMPS, "20160101000000"]

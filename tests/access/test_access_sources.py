@@ -329,11 +329,12 @@ def test_metadata_of_another_record_is_no_capture(tmp_path: Path) -> None:
     crawl.other("metadata", "http://a.org/", S, b"via: x\r\n", fields, **{"WARC-Concurrent-To": page})
     crawl.other("metadata", "http://a.org/", S, b"via: x\r\n", fields, **{"WARC-Refers-To": page})
     crawl.other("metadata", "metadata://a.org/own", S, b"k: v\r\n", fields)
+    crawl.other("metadata", "urn:x-archec:lost:http://a.org/", S, b"k: v\r\n", fields, **{"WARC-Refers-To": page})
     crawl.close()
     run = CliRunner().invoke(access, ["index", str(tmp_path / "w")])
     assert run.exit_code == 0
     found = [json.loads(row.split(" ", 2)[2]) for row in (tmp_path / "w.cdxj").read_text().splitlines()]
-    assert [row["mime"] for row in found] == ["text/html", fields]
+    assert [row["mime"] for row in found] == ["text/html", fields, fields]
 
 
 def test_explain_says_which_rule_decides(tmp_path: Path) -> None:

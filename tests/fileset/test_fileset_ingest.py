@@ -37,7 +37,7 @@ from archec.archive.recovery import rebuild
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
-from archec.errors import Exit, StorageFull
+from archec.errors import Exit, StorageFailed, StorageFull
 from archec.fileset import asking, download, run
 from archec.fileset.context import IngestOptions
 from archec.fileset.lookup import all_filesets, find_fileset, read_manifest
@@ -1275,7 +1275,9 @@ def test_kills_at_random_instants_of_a_thousand_files(filesets: Filesets, platfo
     assert archec_inline(filesets.config, "check").code == 0
 
 
-def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platform) -> None:
+def test_what_was_part_goes_on_after_a_kill_and_a_disk_error(
+    filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = zenodo(platform, 7, {"p": 8_000_000})
     where = "/api/records/7/files/p/content"
     sent = threading.Event()
@@ -1306,6 +1308,14 @@ def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platfo
         assert [view.state for view in runs(archive)] == ["done", "interrupted"]
         killed = list(runs(archive))[1]
     assert (0 < killed.figures.stored_bytes < 10_000, killed.figures.filesets) == (True, {"success-file": 1})
+
+    def unreadable(temp: Temp) -> None:
+        raise StorageFailed("the disk does not answer")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Temp, "reread", unreadable)
+        with pytest.raises(StorageFailed):
+            filesets.ingest(url)
     platform.behaviours.clear()
     platform.sent.clear()
     result = filesets.ingest(url)[0]
