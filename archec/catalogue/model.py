@@ -252,7 +252,7 @@ class Obi(Struct, frozen=True):
     @property
     def newest(self) -> Version | None:
         """The newest contents that were ever held."""
-        return self.versions.get(self.history.last_held or "") if self.versions else None
+        return self.versions.get(self.history.last_held or "")
 
     @property
     def names(self) -> set[str]:

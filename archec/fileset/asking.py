@@ -148,8 +148,8 @@ class Asker:
             try:
                 pace = self._pace(url, api=api)
                 async with pace.slots:
-                    while (wait := pace.wait()) > 0:
-                        await asyncio.sleep(wait)
+                    while (pause := pace.wait()) > 0:
+                        await asyncio.sleep(pause)
                     with closing(await self._follow(url, headers, helper)) as response:
                         fields = raw_headers(response.raw)
                         _heed_rate_limit(pace.host, fields, self._config.max_delay)

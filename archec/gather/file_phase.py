@@ -375,8 +375,7 @@ class FilePhase:
                 yield one, VisitResult(again, outcome=seen.outcome or "unreachable", target=fobi.id)
             return
         if seen.version is not None and seen.version.sha256 != fobi.history.at(self._run) and not seen.suspect:
-            shared = self._shared_with(fobi.id, seen.version.sha256, seen.target)
-            seen = replace(seen, suspect=shared) if shared else seen
+            seen = replace(seen, suspect=self._shared_with(fobi.id, seen.version.sha256, seen.target))
         effect = visit_for(self._config, fobi, seen, self._at, unnamed=active.unnamed)
         if seen.hops or hop.deferred:
             effect = replace(effect, hops=seen.hops, deferred=hop.deferred)

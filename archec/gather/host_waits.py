@@ -56,7 +56,7 @@ class HostTable:
 
     def is_bound(self, url: str) -> bool:
         """Whether the host of a URL must not be asked in this run, because the wait is longer than ``max_delay``."""
-        until = self._until.get(host_of(url)) if self._until else None
+        until = self._until.get(host_of(url))
         return until is not None and until - self.now > self._config.max_delay
 
     def known(self) -> Iterator[tuple[str, int, float]]:

@@ -49,7 +49,7 @@ def is_login_page(page: bytes) -> bool:
 def tags_of(hop: Hop) -> str:
     """``noarchive`` if X-Robots-Tag contains it, else empty. Directives for other robots are ignored."""
     name = ""
-    for part in filter(None, hop.header("x-robots-tag").lower().split(",")):
+    for part in hop.header("x-robots-tag").lower().split(","):
         robot, colon, rest = part.partition(":")
         if colon and not robot.strip().startswith(("max-", "unavailable_after")):
             name, part = robot.strip(), rest

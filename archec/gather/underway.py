@@ -138,7 +138,7 @@ class UnderWay:
     def end(self, active: Active) -> list[Active]:
         """Ends a visit. Removes the URL, and those that waited for it, from the table, and returns the latter."""
         self._drop(active)
-        return [self._drop(one) for one in self._waiting(active)] if active.waiting else []
+        return [self._drop(one) for one in self._waiting(active)]
 
     def _waiting(self, active: Active) -> list[Active]:
         """The URLs that still redirect to this one: they may have been queued for the fetchers again."""

@@ -120,27 +120,20 @@ class Disk:
 
     def create(self, name: str, dir_fd: int, path: str) -> int | None:
         """A new file, open for writing, read-only for everyone else; None if the name is taken."""
-        try:
+        with storage_errors(path), suppress(FileExistsError):
             return os.open(name, _NEW, 0o444, dir_fd=dir_fd)
-        except FileExistsError:
-            return None
-        except OSError as error:
-            raise failure(error, path) from error
+        return None
 
     def write(self, fd: int, data: Data, path: str) -> None:
         """Writes all of ``data``."""
-        try:
+        with storage_errors(path):
             while (done := os.write(fd, data)) != len(data):
                 data = memoryview(data)[done:]
-        except OSError as error:
-            raise failure(error, path) from error
 
     def close(self, fd: int, path: str) -> None:
         """Closes the file; a network file system may report a failed write only now."""
-        try:
+        with storage_errors(path):
             os.close(fd)
-        except OSError as error:
-            raise failure(error, path) from error
 
     def truncate(self, fd: int, size: int, path: str) -> None:
         with storage_errors(path):
