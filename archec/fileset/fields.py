@@ -158,6 +158,11 @@ class JsonValue:
         elif not self.is_null:
             yield self
 
+    @property
+    def first(self) -> JsonValue:
+        """The first item of a list, null if it is empty; or the value itself if it is no list."""
+        return next(self.one_or_more(), JsonValue(None, self.path))
+
     def tist(self) -> int:
         """A date (its first second, UTC) or time as a tist; 0 if it is null, missing or not a date."""
         text = self.text_or_none()
@@ -173,6 +178,11 @@ class JsonValue:
         found = "missing" if self._value is _MISSING else "null" if self._value is None else _NAMES[type(self._value)]
         more = f": {str(self._value)[:60]!r}" if isinstance(self._value, (str, int, float)) else ""
         return PlatformError(f"{self.shown}: must be {wanted}, is {found}{clean(more)}")
+
+
+def first_of(*values: JsonValue) -> JsonValue:
+    """The first value that is not null; the last one if all are."""
+    return next((one for one in values if not one.is_null), values[-1])
 
 
 def parse(body: bytes, name: str = "", objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> JsonValue:

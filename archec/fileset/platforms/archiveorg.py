@@ -62,11 +62,11 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         check_count(body["files_count"], len(files))
         is_private = may_read and any(row["private"].flag() for row in body["files"].items())
         return self.item(
-            url, known, [file for file in files if file is not None], title=_first(meta["title"]), name=known,
-            meta={"license": license_of(meta["licenseurl"])},
+            url, known, [file for file in files if file is not None], name=known,
+            title=meta["title"].first.text_or_none(), meta={"license": license_of(meta["licenseurl"])},
             page=urljoin(base, f"/details/{known}"), bundle=urljoin(base, f"/compress/{known}"),
             restricted=PlatformRestrictedError("some files are private") if is_private else None,
-            published=next((one.tist() for one in meta["publicdate"].one_or_more()), 0),
+            published=meta["publicdate"].first.tist(),
         )  # fmt: skip
 
 
@@ -82,7 +82,3 @@ def _file(row: JsonValue, item: str, base: str, *, may_read: bool) -> FilesetMan
     extra = {"format": row["format"].text_or_none()}
     url = f"{base}/download/{quoted(item)}/{quote(name)}"
     return manifest_file(name, row["size"].whole_or_none(), sums, url, None, extra, status)
-
-
-def _first(field: JsonValue) -> str:
-    return next((text for one in field.one_or_more() if (text := one.text_or_none())), "")

@@ -236,7 +236,7 @@ class FilesetPlatformHelper:
         manifest: list[FilesetManifestFile],
         *,
         title: str | None,
-        order: tuple[int, ...] = (),
+        order: Iterable[int | None] = (),
         version: str | None = None,
         work_id: str | None = None,
         name: str | None = None,
@@ -251,12 +251,14 @@ class FilesetPlatformHelper:
         """Builds the description of the data set with this URL. ``name`` and ``meta`` are name and metadata of an item
         of archive.org; the title is added to ``meta``. Defaults: ``version`` is ``order`` with dots, ``work_id`` the id
         of the version, ``name`` is built from domain, id and version. ``restricted``: why files are not open to
-        everybody; the end of an embargo is added to them. Raises PlatformError for too many files."""
+        everybody; the end of an embargo is added to them. Numbers that are None are left out of ``order``. Raises
+        PlatformError for too many files."""
         if len(manifest) > MOST_FILES:
             raise PlatformError(f"the answer: lists more than {MOST_FILES} files")
         if restricted is not None and restricted.due:
             manifest = [replace(file, extra={"due": restricted.due, **(file.extra or {})}) for file in manifest]
-        domain, text = self.domain(url), ".".join(map(str, order)) if version is None else version
+        numbers = tuple(number for number in order if number is not None)
+        domain, text = self.domain(url), ".".join(map(str, numbers)) if version is None else version
         return FilesetPlatformItem(
             platform_name=self.name,
             platform_status=(Status.PLATFORM_RESTRICTED if restricted is not None else Status.SUCCESS).value,
@@ -270,7 +272,7 @@ class FilesetPlatformHelper:
             bundle_only=bundle_only,
             work_id=work_id or platform_id,
             version=text,
-            order=order,
+            order=numbers,
             published=published,
             title=title or "",
             work_doi=work_doi or "",
@@ -314,7 +316,7 @@ def item_name(*parts: str) -> str:
 
 def license_of(field: JsonValue) -> str | None:
     """The licence in a field, possibly within an object or list: its URL, id or name; None if there is none."""
-    first = next(field.one_or_more(), field)
+    first = field.first
     values = [first[name].raw for name in ("url", "uri", "id", "name")] if first.is_object else [first.raw]
     return next((fields.clean(one) for one in values if isinstance(one, str) and one.lower() not in ("", "none")), None)
 
@@ -354,6 +356,11 @@ def identified(platform_id: str) -> Iterator[None]:
         raise
 
 
+def embargoed(what: str, until: str | None) -> PlatformRestrictedError:
+    """The PlatformRestrictedError for ``what``, with the date at which an embargo ends, if it is known."""
+    return PlatformRestrictedError(what + (f" until {until}" if until else ""), due=fields.tist_of(until or ""))
+
+
 def check_known(asked: str, known: str) -> None:
     """Raises FilesetPlatformScopeError if an answer describes another data set than the one asked for."""
     if asked != known:
@@ -373,7 +380,7 @@ def paged_files(
     rows: Callable[[JsonValue], JsonValue],
     files: Callable[[JsonValue], Iterable[FilesetManifestFile]],
     following: Callable[[JsonValue], JsonValue],
-    total: Callable[[JsonValue], JsonValue] = lambda body: JsonValue(None),
+    total: Callable[[JsonValue], JsonValue],
 ) -> FileQuestions:
     """Asks for all pages of a list and returns the files of their rows. ``following`` gets the link to the next page,
     null on the last one, ``total`` the number of rows that the last page states. Raises PlatformError for a list

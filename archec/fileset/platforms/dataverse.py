@@ -12,7 +12,7 @@ from collections.abc import Generator
 from urllib.parse import urljoin
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import JsonValue
+from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -174,9 +174,9 @@ def _parent(base: str, pid: str | None, number: str | None) -> Generator[Questio
 
 
 def _known(data: JsonValue, version: JsonValue) -> str:
-    for field in (version["datasetPersistentId"], data["datasetPersistentId"]):
-        if not field.is_null:
-            return field.text()
+    stated = first_of(version["datasetPersistentId"], data["datasetPersistentId"])
+    if not stated.is_null:
+        return stated.text()
     protocol, authority = data["protocol"].text(), data["authority"].text()
     return f"{protocol}:{authority}/{data['identifier'].text()}"
 
@@ -237,8 +237,7 @@ def _file(row: JsonValue, base: str, now: int, *, may_read: bool) -> FilesetMani
 def _closed(row: JsonValue, data: JsonValue, extra: dict[str, object], now: int) -> str | None:
     """The status of a file that is not available, None if it is. Adds the reason and the end of an embargo to
     ``extra``."""
-    embargo = row["embargo"] if not row["embargo"].is_null else data["embargo"]
-    retention = row["retention"] if not row["retention"].is_null else data["retention"]
+    embargo, retention = first_of(row["embargo"], data["embargo"]), first_of(row["retention"], data["retention"])
     until, since = embargo["dateAvailable"].tist(), retention["dateUnavailable"].tist()
     if until > now:
         extra |= {"due": until, "why": f"embargoed until {embargo['dateAvailable'].text()}"}

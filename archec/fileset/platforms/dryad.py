@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urljoin
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import JsonValue
+from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -15,6 +15,7 @@ from archec.fileset.platforms.base import (
     Questions,
     check_known,
     download_url,
+    embargoed,
     license_of,
     manifest_file,
     paged_files,
@@ -56,24 +57,22 @@ class DryadHelper(FilesetPlatformHelper):
             lambda body: body["_embedded"]["stash:files"], lambda rows: _files(rows, base),
             lambda body: body["_links"]["next"]["href"], lambda body: body["total"],
         )  # fmt: skip
-        number = data["versionNumber"].whole_or_none()
         return self.item(
-            url, known, manifest, title=data["title"].text_or_none(), order=(number,) if number is not None else (),
-            meta={"license": license_of(data["license"])},
+            url, known, manifest, title=data["title"].text_or_none(), meta={"license": license_of(data["license"])},
+            order=[data["versionNumber"].whole_or_none()],
             page=urljoin(url, f"/dataset/{known}"), published=data["publicationDate"].tist(), restricted=restricted,
         )  # fmt: skip
 
 
 def _check_open(data: JsonValue) -> None:
     """Raises the FilesetProblem of a data set that was withdrawn, or is not public."""
-    state, published = data["curationStatus"].text_or_none(), data["publicationDate"]
+    state = data["curationStatus"].text_or_none()
     if state in ("Withdrawn", "Retracted"):
         raise PlatformGone(f"the data set was {state.lower()}")
     if (data["visibility"].text_or_none() or "public") != "public":
         raise PlatformRestrictedError("the data set is not public")
     if state == "Embargoed":
-        until = f" until {published.text()}" if published.tist() else ""
-        raise PlatformRestrictedError(f"the files are embargoed{until}", due=published.tist())
+        raise embargoed("the files are embargoed", data["publicationDate"].text_or_none())
 
 
 def _files(rows: JsonValue, base: str) -> Iterator[FilesetManifestFile]:
@@ -81,11 +80,9 @@ def _files(rows: JsonValue, base: str) -> Iterator[FilesetManifestFile]:
 
 
 def _file(row: JsonValue, base: str) -> FilesetManifestFile:
-    links = row["_links"]
-    names = ("stash:download", "stash:file-download")
-    link = next((links[name]["href"] for name in names if not links[name].is_null), None)
+    link = first_of(row["_links"]["stash:download"], row["_links"]["stash:file-download"])
     sums = checksums(row["digest"].text_or_none(), kind=row["digestType"].text_or_none())
-    url = None if link is None else download_url(link, base + "/")
+    url = None if link.is_null else download_url(link["href"], base + "/")
     path, size = row["path"].text(), row["size"].whole_or_none()
-    status = Status.PLATFORM_RESTRICTED.value if link is None else None
+    status = Status.PLATFORM_RESTRICTED.value if link.is_null else None
     return manifest_file(path, size, sums, url, row["mimeType"].text_or_none(), status=status)

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import JsonValue
+from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     MOST_FILES,
@@ -19,6 +19,7 @@ from archec.fileset.platforms.base import (
     check_count,
     check_known,
     download_url,
+    embargoed,
     license_of,
     manifest_file,
     path_of,
@@ -85,7 +86,7 @@ class FigshareHelper(FilesetPlatformHelper):
         article = answer.json()
         if "embargo_type" in article and "id" not in article:
             _check_open(article)  # 4TU says no more of a data set that is under an embargo as a whole
-        known = article["id"].word() if not article["id"].is_null else article["uuid"].word()
+        known = first_of(article["id"], article["uuid"]).word()
         if article["uuid"].raw != asked:
             check_known(asked, known)
         number = article["version"].whole_or_none() or (int(version) if version else None)
@@ -102,7 +103,7 @@ class FigshareHelper(FilesetPlatformHelper):
         place = next((link[1] for file in files if (link := _DOWNLOAD.fullmatch(file.platform_url or ""))), None)
         return self.item(
             url, known, files, title=article["title"].text_or_none(),
-            order=(number,) if number is not None else (), meta=_item_meta(article),
+            order=[number], meta=_item_meta(article),
             bundle=f"{place}/articles/{known}/versions/{number}" if place and number is not None else None,
             page=article["url_public_html"].text_or_none() or article["figshare_url"].text_or_none(),
             published=article["published_date"].tist(), restricted=restricted,
@@ -122,18 +123,16 @@ class FourTuHelper(FigshareHelper):
 
 def _check_open(article: JsonValue) -> None:
     """Raises the FilesetProblem of an article without files that are public."""
-    public, embargoed = article["is_public"], article["is_embargoed"].flag()
-    until = article["embargo_date"]
+    public, is_embargoed = article["is_public"], article["is_embargoed"].flag()
+    until = article["embargo_date"].text_or_none()
     if not public.is_null and not public.flag():
         raise PlatformRestrictedError("the article is not public")
-    if embargoed or article["is_confidential"].flag() or article["download_disabled"].flag():
-        date = until.text_or_none()
-        word = "embargoed" if embargoed else "confidential"
-        raise PlatformRestrictedError(f"the files are {word}" + (f" until {date}" if date else ""), due=until.tist())
+    if is_embargoed or article["is_confidential"].flag() or article["download_disabled"].flag():
+        raise embargoed(f"the files are {'embargoed' if is_embargoed else 'confidential'}", until)
     if article["is_metadata_record"].flag():
         raise EmptyManifest("the article has metadata only")
     if article["files"].is_null:
-        raise PlatformRestrictedError("the article does not list its files, as during an embargo", due=until.tist())
+        raise embargoed("the article does not list its files, as during an embargo", until)
 
 
 def _all_rows(

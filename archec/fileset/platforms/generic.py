@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from archec.errors import BadName
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums, checksums
-from archec.fileset.fields import JsonValue
+from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.pages import Page, objects_of
 from archec.fileset.platforms.base import (
@@ -233,10 +233,8 @@ def _distribution(one: JsonValue, base: str) -> FilesetManifestFile:
 
 def _plain(field: JsonValue) -> JsonValue:
     """A value of JSON-LD: the first one of a list, and that in an object with a language, a type or an id."""
-    first = next(field.one_or_more(), JsonValue(None, field.path))
-    if not first.is_object:
-        return first
-    return first["@id"] if first["@value"].is_null else first["@value"]
+    first = field.first
+    return first_of(first["@value"], first["@id"]) if first.is_object else first
 
 
 def _size(field: JsonValue) -> int | None:

@@ -51,9 +51,8 @@ class HalHelper(FilesetPlatformHelper):
         urls = dict.fromkeys(download_url(one, base) for one in fields)
         manifest = [manifest_file(unquote(urlsplit(one).path.rpartition("/")[2]) or known, None, checksums(), one)
                     for one in urls]  # fmt: skip
-        title = next((one.text_or_none() or "" for one in row["title_s"].one_or_more()), "")
         return self.item(
-            url, f"{known}v{number}", manifest, title=title, order=(number,), work_id=known,
-            name=item_name(self.domain(url), f"{known}v{number}"), page=row["uri_s"].text_or_none(),
+            url, f"{known}v{number}", manifest, title=row["title_s"].first.text_or_none(), order=[number],
+            work_id=known, name=item_name(self.domain(url), f"{known}v{number}"), page=row["uri_s"].text_or_none(),
             published=row["submittedDate_s"].tist(),
         )  # fmt: skip

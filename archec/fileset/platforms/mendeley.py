@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import JsonValue
+from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -52,7 +52,7 @@ class MendeleyHelper(FilesetPlatformHelper):
                 }
         return self.item(
             url, known, [_file(row, folders, known, base) for row in data["files"].items()],
-            title=data["name"].text_or_none(), order=(number,) if number is not None else (),
+            title=data["name"].text_or_none(), order=[number],
             meta={"doi": data["doi"]["id"].text_or_none()},
             page=f"https://{self.domain(url)}/datasets/{known}/{number or 1}", published=data["publish_date"].tist(),
             work_doi=re.sub(r"\.[0-9]+$", "", data["doi"]["id"].text_or_none() or ""),
@@ -62,7 +62,6 @@ class MendeleyHelper(FilesetPlatformHelper):
 def _file(row: JsonValue, folders: Mapping[str, tuple[str, str]], known: str, base: str) -> FilesetManifestFile:
     details = row["content_details"]
     sums = checksums(details["sha256_hash"].text_or_none(), kind="sha256")
-    size = details["size"] if not details["size"].is_null else row["size"]
     path, folder = [row["filename"].text()], row["folder_id"].word_or_none() or ""
     while folder and folder != "root" and len(path) < _DEEPEST:
         name, parent = folders.get(folder, (folder, ""))
@@ -74,5 +73,6 @@ def _file(row: JsonValue, folders: Mapping[str, tuple[str, str]], known: str, ba
         raise PlatformError(f"{details['download_url'].shown}: {url[:200]!r} is of another data set than {known}")
     extra = {"file_id": row["id"].word_or_none()}
     return manifest_file(
-        "/".join(path), size.whole_or_none(), sums, url, details["content_type"].text_or_none(), extra
+        "/".join(path), first_of(details["size"], row["size"]).whole_or_none(), sums, url,
+        details["content_type"].text_or_none(), extra,
     )  # fmt: skip

@@ -59,7 +59,7 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
             raise FilesetPlatformScopeError(f"{asked} {version} was asked for, and the page is of {known}")
         where = f"/openicpsr/{asked}/fcr:versions/{version}"
         item = self.item(
-            url, f"{asked}{version}", [], title=meta.get("dc.title"), version=version, order=(int(version[1:]),),
+            url, f"{asked}{version}", [], title=meta.get("dc.title"), version=version, order=[int(version[1:])],
             work_id=asked, name=item_name(self.domain(url), asked, version), page=page,
             meta={"date": meta.get("dc.date"), "doi": doi[0]}, work_doi=f"10.3886/E{asked}",
             bundle=urljoin(page, f"download/project?dirPath={where}"), bundle_only=True,

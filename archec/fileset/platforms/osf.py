@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urljoin
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import JsonValue
+from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     MOST_FILES,
@@ -17,16 +17,12 @@ from archec.fileset.platforms.base import (
     Questions,
     check_known,
     download_url,
+    embargoed,
     manifest_file,
     paged_files,
     same_origin,
 )
-from archec.fileset.status import (
-    FilesetPlatformScopeError,
-    PlatformError,
-    PlatformGone,
-    PlatformRestrictedError,
-)
+from archec.fileset.status import FilesetPlatformScopeError, PlatformError, PlatformGone
 
 _NO_NODE = "login|register|search|explore|support|download|meetings|dashboard"
 _MOST_FOLDERS = 5000
@@ -79,10 +75,8 @@ class OsfHelper(FilesetPlatformHelper):
 def _check_open(attributes: JsonValue) -> None:
     if attributes["withdrawn"].flag():
         raise PlatformGone("the registration was withdrawn")
-    until = attributes["embargo_end_date"]
     if attributes["embargoed"].flag() or (not attributes["public"].is_null and not attributes["public"].flag()):
-        date = until.text_or_none()
-        raise PlatformRestrictedError("not public" + (f" until {date}" if date else ""), due=until.tist())
+        raise embargoed("not public", attributes["embargo_end_date"].text_or_none())
 
 
 def _files(url: str, base: str) -> FileQuestions:
@@ -105,7 +99,7 @@ def _files(url: str, base: str) -> FileQuestions:
             raise PlatformError(f"{folder[:300]}: the list of directories does not come to an end")
         manifest += yield from paged_files(
             folder, base, lambda body: body["data"], files, lambda body: body["links"]["next"],
-            lambda body: body["links"]["meta"]["total"] if body["meta"]["total"].is_null else body["meta"]["total"],
+            lambda body: first_of(body["meta"]["total"], body["links"]["meta"]["total"]),
         )  # fmt: skip
     return sorted(manifest, key=lambda file: file.path)
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import JsonValue, tist_of
+from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -20,6 +20,7 @@ from archec.fileset.platforms.base import (
     check_count,
     check_known,
     download_url,
+    embargoed,
     identified,
     item_name,
     license_of,
@@ -34,7 +35,6 @@ from archec.fileset.status import (
     PlatformError,
     PlatformGone,
     PlatformNotFound,
-    PlatformRestrictedError,
 )
 
 _NAMED_RECORD = re.compile(r"/api/records/([^/]+)/")
@@ -72,7 +72,7 @@ class InvenioHelper(FilesetPlatformHelper):
             if answer.status != 200:
                 _check_open(record)
             listed = answer.json()
-            rows = listed["entries"] if listed["contents"].is_null else listed["contents"]  # B2SHARE: a bucket
+            rows = first_of(listed["contents"], listed["entries"])  # B2SHARE: a bucket
         folder = record["links"]["files"].text_or_none()
         pairs: Iterable[tuple[str | None, JsonValue]] = rows.members() if rows.is_object else (
             (None, row) for row in rows.items()
@@ -83,11 +83,10 @@ class InvenioHelper(FilesetPlatformHelper):
         if record["files"].is_object:
             check_count(record["files"]["count"], len(manifest))
         meta = record["metadata"]
-        relation = next(meta["relations"]["version"].items(), JsonValue(None))
-        index = relation["index"].whole_or_none()
+        index = meta["relations"]["version"].first["index"].whole_or_none()
         return self.item(
             url, known, manifest, title=_title(meta), version=known, work_id=concept,
-            order=(index,) if index is not None else (int(known),) if known.isdecimal() else (),
+            order=[int(known) if index is None and known.isdecimal() else index],
             name=item_name(self.domain(url), known), meta=_item_meta(record, meta),
             page=record["links"]["self_html"].text_or_none() or record["links"]["html"].text_or_none(),
             bundle=record["links"]["archive"].text_or_none(),
@@ -127,12 +126,8 @@ def _single(body: JsonValue) -> JsonValue:
 
 def _concept(record: JsonValue) -> str:
     """The id of all versions together; empty if the record does not state it."""
-    for field in (record["conceptrecid"], record["parent"]["id"]):
-        if not field.is_null:
-            return field.word_or_none() or ""
-    for version in record["metadata"]["relations"]["version"].items():
-        return version["parent"]["pid_value"].word_or_none() or ""
-    return ""
+    related = record["metadata"]["relations"]["version"].first["parent"]["pid_value"]
+    return first_of(record["conceptrecid"], record["parent"]["id"], related).word_or_none() or ""
 
 
 def _check_scope(asked: str, known: str, concept: str, *, follow: bool) -> None:
@@ -179,15 +174,12 @@ def _check_open(record: JsonValue) -> None:
     if (right or "open") == "open" and (files or "public") == "public" and not is_closed:
         return
     word = "not open" if is_closed else right if right not in (None, "open") else files
-    date = f" until {until}" if until else ""
-    raise PlatformRestrictedError(f"the files are {word}{date}", due=tist_of(until) if until else 0)
+    raise embargoed(f"the files are {word}", until)
 
 
 def _file(row: JsonValue, key: str | None, record: str, base: str, folder: str | None) -> FilesetManifestFile:
     path = key or row["key"].text_or_none() or row["filename"].text()
-    size = row["size"] if not row["size"].is_null else row["filesize"]
-    links = row["links"]
-    link = next((links[name] for name in ("content", "download", "self") if not links[name].is_null), links["self"])
+    link = first_of(*(row["links"][name] for name in ("content", "download", "self")))
     if link.is_null and folder:  # a bucket of B2SHARE, or the list of files of a record
         link = JsonValue(f"{folder}/{quote(path)}{'/content' if folder.endswith('/files') else ''}", link.path)
     url = download_url(link, base)
@@ -195,14 +187,13 @@ def _file(row: JsonValue, key: str | None, record: str, base: str, folder: str |
     if named is not None and named[1] != record:
         raise PlatformError(f"{link.shown}: {url[:200]!r} is of another record than {record}")
     sums = checksums(row["checksum"].text_or_none())
-    kind = row["mimetype"].text_or_none()
-    return manifest_file(path, size.whole_or_none(), sums, url, kind, {"file_id": row["id"].word_or_none()})
+    size, kind = first_of(row["size"], row["filesize"]).whole_or_none(), row["mimetype"].text_or_none()
+    return manifest_file(path, size, sums, url, kind, {"file_id": row["id"].word_or_none()})
 
 
 def _title(meta: JsonValue) -> str | None:
     """The title; B2SHARE has a list of them."""
-    first = next(meta["titles"].items(), JsonValue(None))["title"] if meta["title"].is_null else meta["title"]
-    return first.text_or_none()
+    return first_of(meta["title"], meta["titles"].first["title"]).text_or_none()
 
 
 def _item_meta(record: JsonValue, meta: JsonValue) -> dict[str, object]:
@@ -218,5 +209,4 @@ def _item_meta(record: JsonValue, meta: JsonValue) -> dict[str, object]:
 
 
 def _creator(one: JsonValue) -> str | None:
-    person = one["person_or_org"]
-    return person["name"].text_or_none() if person.is_object else one["name"].text_or_none()
+    return first_of(one["person_or_org"], one)["name"].text_or_none()
