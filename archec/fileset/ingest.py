@@ -102,10 +102,9 @@ async def _process(work: Work, found: RequestFindings) -> tuple[Status, str]:
         return excess, f"{chosen.file_count} files, {chosen.total_size} bytes"
     if found.strategy.is_file and chosen.file_count > 1:
         return Status.NO_STRATEGY_HELPER, f"{found.strategy} is for one file, and there are {chosen.file_count}"
-    helper = helper_for(found.strategy)
-    if helper is None or (found.strategy.is_bundled and not item.web_bundle_url):
+    if found.strategy.is_bundled and not item.web_bundle_url:
         return Status.NO_STRATEGY_HELPER, f"{item.platform_name} offers no such download"
-    strategy = helper(work, found.strategy, found.helper, limits)
+    strategy = helper_for(found.strategy)(work, found.strategy, found.helper, limits)
     fileset = item.fileset.obi
     async with work.busy.setdefault(fileset, asyncio.Lock()):
         existing = None if options.force else await strategy.check_existing(chosen)
@@ -136,7 +135,7 @@ def _keep_state(
     if before is not None:
         paths = [file.path for file in item.manifest or ()]
         files = work.options.selection.with_others(files, work.archive.catalogue.manifest(before.state), paths)
-    manifest = manifest_of(item, fileset, files, found.bundle)
+    manifest = manifest_of(item, files, found.bundle)
     newer: list[int] = []
     if known is not None and item.order:
         newer = [tist for tist, state in known.history if state is not None and _is_newer(work, known, tist, item)]

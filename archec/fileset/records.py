@@ -74,11 +74,11 @@ def replaced_item(known: Obi, tist: int, body: FobiBody, run: int) -> CommitItem
 
 
 def manifest_of(
-    item: FilesetPlatformItem, fileset: str, files: list[FilesetManifestFile], bundle: FilesetManifestFile | None = None
+    item: FilesetPlatformItem, files: list[FilesetManifestFile], bundle: FilesetManifestFile | None
 ) -> Manifest:
     """Builds the manifest of a data set."""
     return Manifest(
-        fileset=fileset,
+        fileset=item.fileset.obi,
         platform_name=item.platform_name,
         platform_domain=item.platform_domain or "",
         platform_id=item.platform_id or "",

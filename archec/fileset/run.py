@@ -103,12 +103,8 @@ class RequestLines:
 
 def exit_code(statuses: Iterable[str]) -> Exit:
     """The exit code for results with these statuses: that of the worst one."""
-    codes = {_code(Status(status)) for status in statuses}
-    return gravest_of_items(codes)
-
-
-def _code(status: Status) -> Exit:
-    return Exit.DONE if status.is_hit else _CODES.get(status, Exit.OPERATOR_ERROR)
+    reached = map(Status, statuses)
+    return gravest_of_items(Exit.DONE if one.is_hit else _CODES.get(one, Exit.OPERATOR_ERROR) for one in reached)
 
 
 def run_ingest(

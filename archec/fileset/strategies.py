@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Mapping, Sequence
-from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -28,8 +27,6 @@ from archec.units import counted
 class FilesetIngestStrategy:
     """A strategy for one data set. The files of an ``item`` have the URLs to request; those in results have URLs
     without signatures and tokens."""
-
-    handles: ClassVar[tuple[IngestStrategy, ...]] = ()
 
     def __init__(
         self, work: Work, strategy: IngestStrategy, helper: FilesetPlatformHelper | None, limits: FilesetConfig
@@ -81,21 +78,12 @@ class FilesetIngestStrategy:
             return done
         self.work.commits.commit()  # capture_of reads the catalogue
         found = capture_of(self.work.archive.catalogue, file, self.work.run)
-        if file is bundle:
-            return replace(
-                done, bundle_terminal=found.terminal, bundle_file_meta=found.file_meta, bundle_cdx=found.cdx,
-                bundle_revisit_cdx=found.revisit_cdx,
-            )  # fmt: skip
-        return replace(
-            done, file_terminal=found.terminal, file_file_meta=found.file_meta, file_cdx=found.cdx,
-            file_revisit_cdx=found.revisit_cdx,
-        )  # fmt: skip
+        what = "bundle" if file is bundle else "file"
+        return replace(done, **{f"{what}_{name}": getattr(found, name) for name in found.__struct_fields__})
 
 
 class WebStrategy(FilesetIngestStrategy):
     """Stores each file on its own in the obi store."""
-
-    handles = (IngestStrategy.WEB_FILE, IngestStrategy.WEB_FILESET)
 
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
         """Returns the held version, if the platform still lists the same files and all that can be fetched are held."""
@@ -111,8 +99,6 @@ class WebStrategy(FilesetIngestStrategy):
 
 class WebBundledStrategy(FilesetIngestStrategy):
     """Stores the platform's single download of all files as it is. The files in it are the manifest."""
-
-    handles = (IngestStrategy.WEB_FILESET_BUNDLED,)
 
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
         """Returns the held version, if all files of its bundle are held. Bundles themselves are not compared, since a
@@ -155,12 +141,6 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
     """Stores a data set in the obi store, and uploads it from there to an item of archive.org. Files in an item are
     never overwritten."""
 
-    handles = (
-        IngestStrategy.ARCHIVEORG_FILE,
-        IngestStrategy.ARCHIVEORG_FILESET,
-        IngestStrategy.ARCHIVEORG_FILESET_BUNDLED,
-    )
-
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
         """Returns the held version, if the obi store has all that can be fetched, and the item has all of that."""
         held = await self._in_store().check_existing(item)
@@ -192,8 +172,7 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
         return self._uploaded(item, done)
 
     def _in_store(self) -> FilesetIngestStrategy:
-        cls = WebBundledStrategy if self.strategy.is_bundled else WebStrategy
-        return cls(self.work, self.strategy.on_web, self.helper, self.limits)
+        return helper_for(self.strategy.on_web)(self.work, self.strategy.on_web, self.helper, self.limits)
 
     async def _upload(self, item: FilesetPlatformItem, files: Mapping[str, FilesetManifestFile]) -> None:
         """Uploads the files that the item lacks. Raises UploadFailed, also if it does not list them afterwards."""
@@ -242,12 +221,12 @@ _SUFFIXES = {
     "application/x-bzip2": ".tar.bz2", "application/x-xz": ".tar.xz",
 }  # fmt: skip
 
-HELPERS: Sequence[type[FilesetIngestStrategy]] = (WebStrategy, WebBundledStrategy, ArchiveOrgStrategy)
 
-
-def helper_for(strategy: IngestStrategy) -> type[FilesetIngestStrategy] | None:
-    """The class that implements a strategy; None if there is none."""
-    return next((cls for cls in HELPERS if strategy in cls.handles), None)
+def helper_for(strategy: IngestStrategy) -> type[FilesetIngestStrategy]:
+    """The class that implements a strategy."""
+    if strategy is not strategy.on_web:
+        return ArchiveOrgStrategy
+    return WebBundledStrategy if strategy.is_bundled else WebStrategy
 
 
 def _first_failure(files: Sequence[FilesetManifestFile]) -> str:

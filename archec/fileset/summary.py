@@ -19,7 +19,7 @@ from archec.fileset.fetching import received_item
 from archec.fileset.finding import identifier_of
 from archec.fileset.lookup import capture_of
 from archec.fileset.manifest import is_whole
-from archec.fileset.model import FilesetPlatformItem, IngestRequest
+from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestRequest
 from archec.fileset.pages import Page
 from archec.fileset.platforms.base import PlatformAnswer
 from archec.fileset.records import FobiBody, manifest_of, unkept_items
@@ -70,51 +70,60 @@ def finish(
     work: Work, request: IngestRequest, found: RequestFindings, status: Status, message: str, due: int
 ) -> IngestResult:
     """Stores the responses and the record of an ingest, and returns its result. A dry run stores nothing."""
-    item, done, is_existing = found.item, found.done, found.is_existing
-    landing, answers = "", None
+    name = found.helper.name if found.helper is not None else ""
+    item = found.item or FilesetPlatformItem(
+        platform_name=name, platform_domain=found.domain, platform_id=found.platform_id
+    )
+    done = found.done or ArchiveStrategyResult(ingest_strategy="", status="", manifest=[])
+    before = work.archive.catalogue.ingest(request.ingest_type, _public(request.base_url))
+    landing, page_url = "", None
+    answers: tuple[str, ...] = ()
     if found.landing is not None:
         found.landing = replace(found.landing, body=public_body(found.landing.body))
-    if not work.options.dry_run and not is_existing:
+    if found.is_existing:
+        if before is None or not before.landing:
+            others = (one for one in work.archive.catalogue.ingests() if one.state == found.state and one.landing)
+            before = next(others, before)
+        if before is not None:
+            landing, answers = before.landing, before.answers
+    else:
         if found.landing is not None:
             landing = _keep_answer(work, found.landing, BytesIO(found.landing.body))
+            page_url = public_url(found.landing.url)
         answers = tuple(kept for one in found.answers if (kept := _keep_answer(work, one.answer, one.body)))
-    before = work.archive.catalogue.ingest(request.ingest_type, _public(request.base_url))
-    if is_existing and (before is None or not before.landing):
-        others = (one for one in work.archive.catalogue.ingests() if one.state == found.state and one.landing)
-        before = next(others, before)
-    page_url = public_url(found.landing.url) if landing and found.landing is not None else None
-    if is_existing and before is not None:
-        landing = before.landing
-    name, domain, platform_id = found.helper.name if found.helper is not None else None, found.domain, found.platform_id
-    if item is not None:
-        name, domain, platform_id = item.platform_name, item.platform_domain, item.platform_id
-    fileset = item.fileset.obi if item is not None else ""
-    counted = found.files if found.files or item is None else item.manifest or []
-    sizes = [file.size for file in counted if file.size is not None]
-    size = sum(sizes) if sizes or not counted else None
-    is_counted = item is not None and bool(counted or not item.bundle_only)
-    strategy = found.strategy.value if found.strategy is not None else ""
-    preferred = found.preferred.value if found.preferred is not None else ""
+    files = found.files or item.manifest or []
+    sizes = [file.size for file in files if file.size is not None]
+    is_counted = found.item is not None and bool(files or not item.bundle_only)
+    fileset = item.fileset.obi if found.state else ""
     held = before if before is not None and before.fileset and not found.state else None
     due = due or _due(work, status, found.files, is_held=held is not None)
-    state = found.state or _note_files(work, found, fileset)
+    state = found.state or _note_files(work, found)
     record = Ingest(
         ingest_type=request.ingest_type, base_url=_public(request.base_url), tist=work.run, status=status.value,
-        platform_name=name or "", platform_domain=domain or "", platform_id=platform_id or "",
-        platform_base_url=public_url(found.url), ingest_strategy=strategy, ingest_strategy_preferred=preferred,
-        fileset=fileset if found.state else "", state=state,
-        file_count=len(counted) if is_counted else None, total_size=size if is_counted else None,
-        archiveorg_item_name=(done.archiveorg_item_name or "") if done is not None else "",
-        archiveorg_bundle_path=(done.bundle_archiveorg_path or "") if done is not None else "", landing=landing,
-        web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
-        web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
-        answers=answers if answers is not None else before.answers if before is not None else (),
-        message=public_text(message)[:1000], due=due, cite_as=item.cite_as if item is not None else "",
-        dois=_dois(item, before, fileset if found.state else ""), options=replace(work.options, force=False).as_value(),
+        platform_name=item.platform_name, platform_domain=item.platform_domain or "",
+        platform_id=item.platform_id or "", platform_base_url=public_url(found.url),
+        ingest_strategy=str(found.strategy or ""), ingest_strategy_preferred=str(found.preferred or ""),
+        fileset=fileset, state=state, file_count=len(files) if is_counted else None,
+        total_size=sum(sizes) if is_counted and (sizes or not files) else None,
+        archiveorg_item_name=done.archiveorg_item_name or "", archiveorg_bundle_path=done.bundle_archiveorg_path or "",
+        web_bundle_url=(done.bundle.platform_url or "") if done.bundle is not None else "",
+        web_bundle_dt=(done.bundle.terminal_dt or "") if done.bundle is not None else "",
+        landing=landing, answers=answers, message=public_text(message)[:1000], due=due, cite_as=item.cite_as,
+        dois=_dois(item, before, fileset), options=replace(work.options, force=False).as_value(),
+    )  # fmt: skip
+    result = IngestResult(
+        hit=status.is_hit, status=status.value, message=public_text(message) or None, request=_given(request),
+        ingest_type=request.ingest_type, manifest=found.files or None, platform_name=record.platform_name or None,
+        platform_domain=record.platform_domain or None, platform_id=record.platform_id or None,
+        platform_base_url=record.platform_base_url or None, ingest_strategy=record.ingest_strategy or None,
+        ingest_strategy_preferred=record.ingest_strategy_preferred or None,
+        archiveorg_item_name=record.archiveorg_item_name or None, file_count=record.file_count,
+        total_size=record.total_size, fileset=str(item.fileset) if found.state else found.withdrawn or None,
+        due=iso(due) if due else None,
     )  # fmt: skip
     if held is not None:  # a failed ingest must not hide what is held
         record = replace(record, fileset=held.fileset, state=state or held.state, options=held.options)
-        if item is None:
+        if found.item is None:
             record = replace(
                 record, platform_name=held.platform_name, platform_domain=held.platform_domain,
                 platform_id=held.platform_id, platform_base_url=held.platform_base_url, cite_as=held.cite_as,
@@ -122,17 +131,6 @@ def finish(
     if not work.options.dry_run:
         work.commits.add(CommitItem(IngestDone(record)))
         work.commits.commit()
-    result = IngestResult(
-        hit=status.is_hit, status=status.value, message=public_text(message) or None, request=_given(request),
-        ingest_type=request.ingest_type,
-        manifest=found.files or None, platform_name=name or None, platform_domain=domain,
-        platform_id=platform_id, platform_base_url=public_url(found.url) or None,
-        ingest_strategy=strategy or None, ingest_strategy_preferred=preferred or None,
-        archiveorg_item_name=done.archiveorg_item_name if done is not None else None,
-        file_count=len(counted) if is_counted else None, total_size=size if is_counted else None,
-        fileset=str(item.fileset) if item is not None and found.state else found.withdrawn or None,
-        due=iso(due) if due else None,
-    )  # fmt: skip
     page = _landing(work, landing, page_url)
     if page is not None:
         capture, body = page
@@ -141,12 +139,12 @@ def finish(
         result.html_biblio = html_biblio(body)
     elif found.landing is not None:
         result.html_biblio = html_biblio(found.landing.body)
-    if done is not None and done.file_file_meta is not None:
+    if done.file_file_meta is not None:
         result.fileset_file = FilesetFile(
             file_meta=done.file_file_meta, terminal=done.file_terminal, cdx=done.file_cdx,
             revisit_cdx=done.file_revisit_cdx,
         )  # fmt: skip
-    if done is not None and done.bundle is not None:
+    if done.bundle is not None:
         result.fileset_bundle = FilesetBundle(
             file_meta=done.bundle_file_meta, cdx=done.bundle_cdx, revisit_cdx=done.bundle_revisit_cdx,
             terminal=done.bundle_terminal, archiveorg_bundle_path=done.bundle_archiveorg_path,
@@ -154,11 +152,11 @@ def finish(
     return result
 
 
-def _dois(item: FilesetPlatformItem | None, before: Ingest | None, fileset: str) -> tuple[tuple[str, str], ...]:
+def _dois(item: FilesetPlatformItem, before: Ingest | None, fileset: str) -> tuple[tuple[str, str], ...]:
     """The DOIs by which a data set is found, each with its version: those known ``before``, and those of ``item`` if
     ``fileset`` is not empty."""
     known = dict(before.dois) if before is not None and fileset in ("", before.fileset) else {}
-    if item is not None and fileset:
+    if fileset:
         doi = (item.archiveorg_item_meta or {}).get("doi")
         versions = {doi: item.version or item.platform_id or ""} if isinstance(doi, str) else {}
         for name, version in (versions | {item.work_id: "", item.work_doi: ""}).items():
@@ -168,12 +166,12 @@ def _dois(item: FilesetPlatformItem | None, before: Ingest | None, fileset: str)
     return tuple(sorted(known.items()))
 
 
-def _note_files(work: Work, found: RequestFindings, fileset: str) -> str:
+def _note_files(work: Work, found: RequestFindings) -> str:
     """Notes the files and statuses of a data set of which no file is held. Returns the sha256 of the manifest; empty if
     there is none, or in a dry run."""
     if work.options.dry_run or found.item is None or not found.files:
         return ""
-    items, sha256 = unkept_items(manifest_of(found.item, fileset, found.files, found.bundle))
+    items, sha256 = unkept_items(manifest_of(found.item, found.files, found.bundle))
     if next(iter(work.archive.catalogue.manifest(sha256)), None) is None:
         for one in items:
             work.commits.add(one)
