@@ -16,7 +16,6 @@ from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
 from archec.ids import FilesetId, archive_of
 from archec.store.reader import Reader
-from archec.tist import MAX_TIST
 
 _DOIS = (
     ("zenodo", re.compile(r"10\.5281/zenodo\.", re.I)),
@@ -81,9 +80,8 @@ def _names(ingest: Ingest, registry: Registry) -> Iterator[object]:
 
 def _dois(reader: Reader, obi: Obi) -> list[str]:
     """The DOIs in the current text of a template; none if the text cannot be read."""
-    entry = obi.history.entry_at(MAX_TIST)
     try:
-        with reader.open(obi.bytes_at(entry[0] if entry is not None else 0), obi.id) as file:
+        with reader.open(obi.bytes_at(obi.history.last or 0), obi.id) as file:
             text = file.read()
     except (NotHeld, CorruptArchive):
         return []

@@ -16,7 +16,6 @@ from archec.archive.opening import Archive
 from archec.catalogue.model import FilesetManifestFile
 from archec.digest import Digests, md5_hex, sha256_hex
 from archec.errors import ArchecError, CorruptArchive, StorageFailed, UsageError
-from archec.fileset.checksums import read_whole
 from archec.fileset.lookup import REMEDY, HeldFileset, open_file
 from archec.fileset.manifest import is_whole, not_held, safe_path
 from archec.store.durable import failure
@@ -89,7 +88,7 @@ def _copy(of: _Export, file: FilesetManifestFile, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(target):
         with open(target, "rb") as there:
-            if read_whole(there)[0].sha256 == file.sha256:
+            if Digests.of(there).sha256 == file.sha256:
                 return
         raise UsageError(f"{target}: is not the file of the data set", hint="remove it, or use a new directory")
     digests, part = Digests(), target.with_name(f".{file.sha256}.part")

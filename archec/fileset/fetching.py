@@ -178,11 +178,9 @@ def _place(
     checksum = file.sha256 or file.md5
     if not (checksum or file.sha1) or (file.extra or {}).get("soft_checksum"):
         return None
-    if known is not None and known.history.held:
-        version = known.version_at(MAX_TIST)
-        entry = known.history.entry_at(MAX_TIST)
-        if version is not None and entry is not None and checksum in (None, version.sha256, version.md5):
-            return known.bytes_at(entry[0]), known.id
+    version = known.version_at(MAX_TIST) if known is not None else None
+    if known is not None and version is not None and checksum in (None, version.sha256, version.md5):
+        return known.bytes_at(known.history.last or 0), known.id
     if found is None or found.kind != "fobi" or (file.size is not None and found.size != file.size):
         return None
     other = work.archive.catalogue.obis("fobi", [found.id]).get(found.id)

@@ -49,9 +49,9 @@ _IN_MEMORY = 1 << 20
 """Bytes of an answer that are kept in memory, not in a temporary file."""
 
 
-async def find_item(work: Work, request: IngestRequest, found: RequestFindings) -> None:
-    """Finds the platform and the data set of a request, and stores them in ``found``. Raises a FilesetProblem if there
-    is no data set."""
+async def find_item(work: Work, request: IngestRequest, found: RequestFindings) -> FilesetPlatformItem:
+    """Finds the platform and the data set of a request, and stores what it learns in ``found``. Raises a FilesetProblem
+    if there is no data set."""
     identifier = identifier_of(request.base_url, work.archive.config.fileset.resolver)
     if identifier is not None:
         found.url = await _ask(work, resolved(identifier, work.archive.config.fileset.resolver), found, None)
@@ -66,8 +66,7 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
         page = await _landing(work, found.url)
         if page.status == 200:
             if page.is_cut or (page.body and not _is_page(page)):
-                found.item = _direct(work, found, page.url, asked_for=work.options.direct)
-                return
+                return public_item(_direct(work, found, page.url))
             found.landing = page
         elif page.status == _GONE:
             found.landing = page
@@ -80,7 +79,7 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
     found.domain, found.platform_id = found.helper.domain(url) or None, found.helper.id_in(url) or None
     questions = found.helper.questions(asked, resource, follow=work.options.follow_concept)
     try:
-        found.item = public_item(await _ask(work, questions, found, found.helper))
+        return public_item(await _ask(work, questions, found, found.helper))
     except NoPlatformMatch as problem:
         raise NoPlatformMatch(f"{problem.message}; {_tried(work)}") from problem
 
@@ -142,10 +141,10 @@ def _tried(work: Work) -> str:
     return "tried " + ", ".join(helper.name for helper in work.registry.helpers if helper.config.enabled)
 
 
-def _direct(work: Work, found: RequestFindings, url: str, *, asked_for: bool) -> FilesetPlatformItem:
-    """The item for a URL that is itself a data file; ``url`` is where its redirects end. Raises NoPlatformMatch unless
-    ``asked_for``."""
-    if not asked_for:
+def _direct(work: Work, found: RequestFindings, url: str) -> FilesetPlatformItem:
+    """The item for a URL that is itself a data file; ``url`` is where its redirects end. Raises NoPlatformMatch without
+    the option ``direct``."""
+    if not work.options.direct:
         raise NoPlatformMatch(f"{found.url[:300]}: is a file, not a page; --direct ingests it; {_tried(work)}")
     path, _, query = public_url(url).partition("://")[2].partition("?")
     domain, _, work_id = path.partition("/")

@@ -12,7 +12,7 @@ from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.context import IngestOptions, RequestFindings, Work
 from archec.fileset.download import Downloader
 from archec.fileset.finding import find_item, landing_page
-from archec.fileset.lookup import held_version, named_by_platform, read_heading
+from archec.fileset.lookup import fileset_of, held_version, named_by_platform, read_heading
 from archec.fileset.manifest import is_whole, set_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.records import loss_item, manifest_of, noted_again, state_items, tist_for
@@ -21,7 +21,6 @@ from archec.fileset.result import IngestResult
 from archec.fileset.status import (
     EmptyManifest,
     FilesetProblem,
-    NoPlatformMatch,
     PlatformGone,
     PlatformNotFound,
     PlatformRestrictedError,
@@ -49,8 +48,8 @@ async def _ingest(work: Work, request: IngestRequest, found: RequestFindings) ->
     if request.options:
         work = dataclasses.replace(work, options=msgspec.convert(request.options, IngestOptions))
     try:
-        await find_item(work, request, found)
-        status, message = await _process(work, found)
+        found.item = await find_item(work, request, found)
+        status, message = await _process(work, found, found.item)
         message = message or _selected(work, found)
     except FilesetProblem as problem:
         has_page = not isinstance(problem, PlatformNotFound)
@@ -77,11 +76,8 @@ def _selected(work: Work, found: RequestFindings) -> str:
     return f"{len(found.files)} of {counted(count, 'file')} selected" if is_part else ""
 
 
-async def _process(work: Work, found: RequestFindings) -> tuple[Status, str]:
+async def _process(work: Work, found: RequestFindings, item: FilesetPlatformItem) -> tuple[Status, str]:
     """Keeps the files. Returns the status and message of the result. Raises a FilesetProblem if there are no files."""
-    item = found.item
-    if item is None:
-        raise NoPlatformMatch("there is no data set")
     options = work.options
     set_safe_paths(item.manifest or [])
     wanted = options.selection.of(item.manifest or ())
@@ -105,64 +101,57 @@ async def _process(work: Work, found: RequestFindings) -> tuple[Status, str]:
     if found.strategy.is_bundled and not item.web_bundle_url:
         return Status.NO_STRATEGY_HELPER, f"{item.platform_name} offers no such download"
     strategy = helper_for(found.strategy)(work, found.strategy, found.helper, limits)
-    fileset = item.fileset.obi
-    async with work.busy.setdefault(fileset, asyncio.Lock()):
+    async with work.busy.setdefault(item.fileset.obi, asyncio.Lock()):
         existing = None if options.force else await strategy.check_existing(chosen)
         if existing is not None:
             found.take(existing)
             found.state = existing.state
             found.is_existing = True
-            known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
-            if work.downloader is not None and known is not None and not known.history.held:
-                _keep_state(work, work.downloader, found, item, fileset)  # it was withdrawn and has returned
+            if work.downloader is not None and not fileset_of(work.archive, item).history.held:
+                _keep_state(work, work.downloader, found, item)  # it was withdrawn and has returned
             return Status(existing.status), existing.message
         if work.downloader is None:
             return Status.NOT_PROCESSED, "dry run"
         done = await strategy.process(chosen)
         found.take(done)
         if any(map(is_whole, found.files)):
-            _keep_state(work, work.downloader, found, item, fileset)
+            _keep_state(work, work.downloader, found, item)
         return Status(done.status), done.message
 
 
-def _keep_state(
-    work: Work, downloader: Downloader, found: RequestFindings, item: FilesetPlatformItem, fileset: str
-) -> None:
-    known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
+def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item: FilesetPlatformItem) -> None:
+    known = fileset_of(work.archive, item)
     files = _settled(work, known, found.files)
     is_part = bool(work.options.include or work.options.exclude) and found.bundle is None
-    before = held_version(work.archive, known, item, bundled=False) if is_part and known is not None else None
+    before = held_version(work.archive, known, item, bundled=False) if is_part else None
     if before is not None:
         paths = [file.path for file in item.manifest or ()]
         files = work.options.selection.with_others(files, work.archive.catalogue.manifest(before.state), paths)
     manifest = manifest_of(item, files, found.bundle)
-    newer: list[int] = []
-    if known is not None and item.order:
-        newer = [tist for tist, state in known.history if state is not None and _is_newer(work, known, tist, item)]
-    history = (known or Obi(fileset, "fileset")).history
+    newer = [tist for tist, state in known.history if state is not None and _is_newer(work, known, tist, item)]
     taken: set[int] = set()
-    while not taken or (fileset, found.state) in work.refused:
-        when = tist_for(history, work.run, newer, item.published, taken)
+    while not taken or (known.id, found.state) in work.refused:
+        when = tist_for(known.history, work.run, newer, item.published, taken)
         items, found.state = state_items(known, manifest, when, work.run, downloader.writer)
-        work.refused.discard((fileset, found.state))
+        work.refused.discard((known.id, found.state))
         taken.add(when)  # bytes of a former state may be held there
         for one in items:
             work.commits.add(one)
         work.commits.commit()
-    last = held_version(work.archive, known, item, bundled=found.bundle is not None) if known is not None else None
-    if known is not None and last is not None and not items and last.state != found.state:
+    last = held_version(work.archive, known, item, bundled=found.bundle is not None)
+    if last is not None and not items and last.state != found.state:
         for one in noted_again(known, when, work.run):
             work.commits.add(one)
         work.commits.commit()
     downloader.ledger.committed(work.run)
 
 
-def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:
+def _settled(work: Work, known: Obi, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:
     """The files as the manifest keeps them. Files whose bytes were held already have the same status as fetched ones,
     and a file with the same bytes and URL as before keeps its earlier row (its mirror may differ)."""
     done = Status.SUCCESS.value
     found = [replace(file, status=done) if is_whole(file) and file.status != done else file for file in files]
-    state = known.history.last_held if known is not None else None
+    state = known.history.last_held
     if state is not None:
         places: dict[tuple[str, str | None, str | None], list[int]] = {}
         for n, file in enumerate(found):
@@ -177,8 +166,7 @@ def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) ->
 
 def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> bool:
     """Whether the state at ``tist`` is of a newer version than ``item``."""
-    heading = read_heading(work.archive, known, tist)
-    return bool(heading.order) and heading.order > item.order
+    return bool(item.order) and read_heading(work.archive, known, tist).order > item.order
 
 
 def _note_gone(work: Work, found: RequestFindings, problem: FilesetProblem) -> str:

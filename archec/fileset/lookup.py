@@ -118,6 +118,12 @@ def failed_ingests(catalogue: Catalogue) -> Iterator[Ingest]:
     return (ingest for ingest in catalogue.ingests() if not ingest.fileset)
 
 
+def fileset_of(archive: Archive, item: FilesetPlatformItem) -> Obi:
+    """What the catalogue has of the fileset of a data set; without states if it is new."""
+    fileset = item.fileset.obi
+    return archive.catalogue.obis("fileset", [fileset]).get(fileset) or Obi(fileset, "fileset")
+
+
 class HeldVersion(NamedTuple):
     """A state of a fileset, and the heading of its manifest."""
 
@@ -267,9 +273,9 @@ def open_file(
             yield cast(BinaryIO, stream)
         return
     obi = normalise_url(file.platform_url or "")
-    fobi = archive.catalogue.obis("fobi", [obi]).get(obi)
-    for tist, state in fobi.history if fobi is not None else ():
-        if state == file.sha256 and fobi is not None:
+    fobi = archive.catalogue.obis("fobi", [obi]).get(obi) or Obi(obi, "fobi")
+    for tist, state in fobi.history:
+        if state == file.sha256:
             with held_at(archive, fobi, tist).open(archive.layout) as whole:
                 yield whole
             return
@@ -306,12 +312,10 @@ def changes_of(archive: Archive, obi: Obi) -> Iterator[Change]:
         after = {safe_path(file): file for file in files}  # paths may be equal
         for name in sorted(before.keys() | after.keys()):
             old, new = before.get(name), after.get(name)
-            path = new.path if new is not None else old.path if old is not None else ""
-            if old is None or new is None:
-                what = "added" if old is None else "removed"
-                yield Change(tist, version, what, path, _identity(old), _identity(new))
-            elif _identity(old) != _identity(new):
-                yield Change(tist, version, "changed", path, _identity(old), _identity(new))
+            was, now = _identity(old), _identity(new)
+            what = "added" if old is None else "removed" if new is None else "changed" if was != now else ""
+            if what:
+                yield Change(tist, version, what, (new or before[name]).path, was, now)
         before = after
 
 
@@ -342,9 +346,9 @@ def _rows(
     catalogue: Catalogue, url: str, sha256: str | None, run: int
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     obi = normalise_url(url)
-    fobi = catalogue.obis("fobi", [obi]).get(obi)
-    for tist, there in reversed(list(fobi.history)) if fobi is not None else ():
-        if there is None or there != sha256 or fobi is None:
+    fobi = catalogue.obis("fobi", [obi]).get(obi) or Obi(obi, "fobi")
+    for tist, there in reversed(list(fobi.history)):
+        if there is None or there != sha256:
             continue
         seen, visit = state_of(fobi, tist, there), fobi.visit
         again = visit is not None and visit.tist == run > tist and fobi.history.at(MAX_TIST) == sha256

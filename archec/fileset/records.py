@@ -14,7 +14,6 @@ from archec.catalogue.records import ManifestNoted, ObiChange
 from archec.digest import Digests
 from archec.fileset.manifest import Manifest, encode, parts
 from archec.fileset.model import FilesetPlatformItem
-from archec.fileset.redaction import public_url
 from archec.history import History
 from archec.store.writer import HardLink, Placement, Writer
 from archec.tist import MAX_TIST
@@ -86,7 +85,7 @@ def manifest_of(
         order=item.order,
         published=item.published,
         title=item.title,
-        web_base_url=public_url(item.web_base_url) if item.web_base_url else None,
+        web_base_url=item.web_base_url or None,
         metadata=item.archiveorg_item_meta or {},
         bundle=bundle,
         manifest=tuple(files),
@@ -94,21 +93,20 @@ def manifest_of(
 
 
 def state_items(
-    known: Obi | None, manifest: Manifest, when: int, run: int, writer: Writer
+    known: Obi, manifest: Manifest, when: int, run: int, writer: Writer
 ) -> tuple[list[CommitItem], str]:
     """Returns the records that make a manifest the state of its fileset at ``when``, and its sha256. The list is empty
     if it is the state already."""
-    fileset = known or Obi(manifest.fileset, "fileset")
     with writer.temp(when, manifest.fileset) as temp:
         for piece in encode(manifest):
             temp.write(piece)
         stored = temp.close()
-    drop = fileset.history.noting(when, stored.sha256)
+    drop = known.history.noting(when, stored.sha256)
     if drop is None:
         writer.discard(stored.temp)
         return [], stored.sha256
-    is_first = not len(fileset.history) or when < fileset.history.tists[0]
-    kind = "new" if is_first else "returned" if fileset.history.at(when) is None else "changed"
+    is_first = not len(known.history) or when < known.history.tists[0]
+    kind = "new" if is_first else "returned" if known.history.at(when) is None else "changed"
     version = Version(stored.sha256, stored.md5, stored.size, None, "application/json", manifest.title[:2000])
     record = ObiChange(
         "fileset", manifest.fileset, "", {when: stored.sha256}, drop, version, {when: Note(run, kind)}

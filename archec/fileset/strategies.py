@@ -15,7 +15,7 @@ from archec.fileset.download import PAGE
 from archec.fileset.fetching import fetch_all
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
-from archec.fileset.lookup import capture_of, held_version, open_file
+from archec.fileset.lookup import capture_of, fileset_of, held_version, open_file
 from archec.fileset.manifest import as_kept, is_whole, safe_path, set_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import MOST_FILES, FilesetPlatformHelper, manifest_file
@@ -47,9 +47,7 @@ class FilesetIngestStrategy:
         """Returns the last noted state of this version, if it has these files. ``files`` None: the last one with a
         bundle, if another one could add none of its files."""
         archive = self.work.archive
-        fileset = item.fileset.obi
-        known = archive.catalogue.obis("fileset", [fileset]).get(fileset)
-        held = None if known is None else held_version(archive, known, item, bundled=files is None)
+        held = held_version(archive, fileset_of(archive, item), item, bundled=files is None)
         if held is None:
             return None
         rows = archive.catalogue.manifest(held.state)

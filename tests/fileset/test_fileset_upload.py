@@ -103,6 +103,15 @@ def test_a_file_alone_and_a_bundle(uploading: Filesets, platform: Platform) -> N
     assert platform.items[item] == {f"{item}.zip": bundle.getvalue()}
 
 
+def test_an_item_names_no_secret_of_the_url_that_was_asked_for(uploading: Filesets, platform: Platform) -> None:
+    platform.files["/prices.csv"] = b"a,b\n"
+    url = f"{platform.url}/prices.csv?v=2&access_token=hush-hush"
+    strategy = IngestStrategy.ARCHIVEORG_FILE
+    assert uploading.ingest(url, direct=True, strategy=strategy)[0].ingest_strategy == "archiveorg-file"
+    sent = [one for one in platform.headers if "x-archive-size-hint" in one]
+    assert [one["x-archive-meta-originalurl"] for one in sent] == [f"{platform.url}/prices.csv?v=2"]
+
+
 def test_what_failed_goes_on_with_what_the_item_lacks(uploading: Filesets, platform: Platform) -> None:
     url, item = zenodo(platform, 7, {"p": 10, "q": 20, "r": 30}), named(platform, 7)
     platform.refusals = [503, 200, 403]
