@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from archec.closing import Closing
 from archec.errors import ArchecError, StorageFull, whose
 
-_D = TypeVar("_D", bound="Database")
 _BUSY = 30.0
 """Seconds to wait for another process's lock."""
 _FAULTS = (sqlite3.Error, OverflowError, UnicodeError)
@@ -41,8 +41,8 @@ class Role(NamedTuple):
     refusal: type[ArchecError] | None = None
 
 
-class Database:
-    """A connection in autocommit mode that threads may share; a context manager that closes it.
+class Database(Closing):
+    """A connection in autocommit mode that threads may share; a context manager.
 
     ``read_only``: nothing is written, and no new files are left next to it. ``create``: a missing file is created.
     Errors of SQLite are raised as the error of the ``role`` or as :class:`StorageFull`.
@@ -66,12 +66,6 @@ class Database:
             except sqlite3.Error:
                 self.connection.close()
                 raise
-
-    def __enter__(self: _D) -> _D:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the file; the last connection checkpoints the log."""

@@ -99,10 +99,10 @@ def site() -> Iterator[Site]:
 def demo(memory_folder: Callable[[], Path]) -> Config:
     """The archive of the demo, after its three gatherings; only to be read."""
     from archec.demo.show import make_archive, play  # as above
-    from archec.progress import Silent
+    from archec.progress import Meter
 
     config = make_archive(memory_folder() / "demo")
-    for _ in play(config, Silent()):
+    for _ in play(config, Meter()):
         pass
     return config
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from archec.closing import Closing
 from archec.errors import StorageFailed
 from archec.store.durable import failure, read_file, storage_errors
 
@@ -42,7 +43,7 @@ class Download(Struct, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(Download)
 
 
-class Ledger:
+class Ledger(Closing):
     """The ledger, opened for appending. A context manager, for the holder of the run lock only."""
 
     def __init__(self, work: Path) -> None:
@@ -77,10 +78,7 @@ class Ledger:
             if os.write(self._fd, data) != len(data):
                 raise StorageFailed(f"{self._path}: cannot be written to")
 
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Closes the file, and removes it if no downloads are in progress."""
         with storage_errors(self._path):
             os.close(self._fd)

@@ -51,13 +51,13 @@ from archec.catalogue.model import (
     Version,
     Visit,
 )
+from archec.closing import Closing
 from archec.tist import MAX_TIST
 
 Checksum = Literal["sha256", "md5", "text"]
 """The checksums of a version: two of its bytes, and the md5 of its text."""
 
 _T = TypeVar("_T")
-_C = TypeVar("_C", bound="Catalogue")
 _USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.S)
 _SECRET_OPTION = re.compile(r"([^?&=;]*password[^?&=;]*=)[^&;]*", re.I)
 
@@ -75,17 +75,11 @@ class Counts(NamedTuple):
     filesets_lost: int = 0
 
 
-class Catalogue(ABC):
-    """A catalogue; see the module. As a context manager it closes itself. ``url`` is redacted for messages
+class Catalogue(Closing, ABC):
+    """A catalogue; see the module. A context manager. ``url`` is redacted for messages
     (:func:`redact`)."""
 
     url: str
-
-    def __enter__(self: _C) -> _C:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @abstractmethod
     def position(self) -> Position:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from archec.archive.commit import CommitItem
 from archec.catalogue.model import Version
+from archec.closing import Closing
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.gather.visits import Effect, VisitResult
@@ -120,7 +121,7 @@ class Bodies:
         return os.path.join(self._layout.root, relative)
 
 
-class ReceivedHops:
+class ReceivedHops(Closing):
     """The hops of a run, for appending. The file is removed at the end of the block, when everything is committed."""
 
     def __init__(self, work: Path, run: int) -> None:
@@ -128,10 +129,7 @@ class ReceivedHops:
         with storage_errors(self._path):
             self._file = self._path.open("ab", buffering=0)
 
-    def __enter__(self) -> ReceivedHops:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         with storage_errors(self._path):
             self._file.close()
             self._path.unlink(missing_ok=True)

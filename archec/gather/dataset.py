@@ -210,7 +210,7 @@ def _is_known(one: Chosen, known: Sequence[DataSet], meter: Meter) -> bool:
         return False  # reading it reports that
 
 
-class OverallMeter:
+class OverallMeter(Meter):
     """A meter for several data sets in turn: its notes show the time left for all of them."""
 
     def __init__(self, meter: Meter, sizes: Sequence[int], *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from archec.closing import Closing
 from archec.errors import StorageFailed
 from archec.ids import host_of
 from archec.redif.precedence import rank
@@ -111,7 +112,7 @@ class Loss(NamedTuple):
 _decode = msgspec.json.Decoder(SeenRow).decode
 
 
-class Spool:
+class Spool(Closing):
     """The scratch database of a run; a context manager that removes all of it at the end."""
 
     def __init__(self, folder: Path) -> None:
@@ -132,10 +133,7 @@ class Spool:
             raise
         self._seen = SortedLines(folder, in_memory=_IN_MEMORY)
 
-    def __enter__(self) -> Spool:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
         self._file.close()
         self._seen.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from archec.closing import Closing
 from archec.redif.encoding import BOM_UTF8, begins_line, count_lines
 from archec.redif.problems import Problem, shown
 
@@ -85,7 +86,7 @@ class Known(NamedTuple):
 Item = Blob | Directory | Unread | Other | Known
 
 
-class DataSetSource(ABC):
+class DataSetSource(Closing, ABC):
     """A data set that is read once, from its first file to its last; also a context manager.
 
     ``newest`` is the newest modification time so far that is not in the future, as a tist, or 0 if there is none.
@@ -112,12 +113,6 @@ class DataSetSource(ABC):
     @abstractmethod
     def close(self) -> None:
         """Ends the iteration, and closes open files. May be called repeatedly."""
-
-    def __enter__(self) -> DataSetSource:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def is_template_name(path: str) -> bool:

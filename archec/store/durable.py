@@ -20,12 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import Any, BinaryIO, Literal
 
 from archec.errors import ArchecError, StorageFailed, StorageFull, whose
 
 Data = bytes | bytearray | memoryview
-_C = TypeVar("_C", bound="Closing")
 
 _RENAME_NOREPLACE = 1
 _SYNC_FILE_RANGE_WRITE = 2
@@ -78,20 +77,6 @@ class storage_errors:  # noqa: N801 - used like a function
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             raise failure(error, self._path) from error
-
-
-class Closing:
-    """A context manager that closes itself."""
-
-    def __enter__(self: _C) -> _C:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """May be called repeatedly."""
-        raise NotImplementedError
 
 
 def _libc_function(name: str, *argtypes: Any) -> Callable[..., int] | None:

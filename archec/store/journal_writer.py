@@ -25,18 +25,9 @@ from typing import BinaryIO
 
 from isal import isal_zlib
 
+from archec.closing import Closing
 from archec.errors import CorruptArchive, CorruptJournal, StorageFailed
-from archec.store.durable import (
-    Closing,
-    Disk,
-    armed,
-    failure,
-    fsync_dir,
-    hit,
-    open_directory,
-    storage_errors,
-    temporary_file,
-)
+from archec.store.durable import Disk, armed, failure, fsync_dir, hit, open_directory, storage_errors, temporary_file
 from archec.store.journal_reader import BATCH_PREFIX, MOST_BYTES, NO_BATCH, Scanner, open_plain
 from archec.store.layout import Layout
 from archec.store.writer import sweep_runs
@@ -190,7 +181,7 @@ def _pack(plain: Path, packed: Path, disk: Disk) -> None:
             with storage_errors(packed):
                 _compress(plain, fd)
             disk.fsync(fd, str(packed))
-            if not same_text(plain, plain.parent / temp):
+            if not _agree(plain, plain.parent / temp, sys.maxsize):
                 raise CorruptJournal(f"{plain}: its compressed form does not decompress to the same bytes")
             hit("journal.mid-finish")
             if disk.rename_noreplace(temp, dir_fd, packed.name, dir_fd, str(packed)) != "done":
@@ -230,26 +221,23 @@ def _compress(plain: Path, fd: int) -> None:
         sink.write(packing.flush())
 
 
-def same_text(plain: Path, packed: Path) -> bool:
-    """Whether the compressed form has exactly the bytes of the plain one."""
-    try:
-        with open_plain(plain, packed=False) as one, open_plain(packed, packed=True) as two:
-            return _hash(one) == _hash(two)
-    except (CorruptJournal, EOFError, zlib.error, gzip.BadGzipFile):
-        return False
-    except OSError as error:
-        raise failure(error, packed) from error
-
-
 def has_all_of(packed: Path, plain: Path) -> bool:
     """Whether the compressed form is intact and begins with all batches of the plain one."""
     try:
         scanner = Scanner(plain)
         for _ in scanner.batches():
             pass
+    except CorruptJournal:
+        return False
+    return _agree(plain, packed, scanner.valid)
+
+
+def _agree(plain: Path, packed: Path, size: int) -> bool:
+    """Whether the compressed form is intact and has the same first ``size`` bytes as the plain one."""
+    try:
         with open_plain(plain, packed=False) as one, open_plain(packed, packed=True) as two:
-            same = _hash(one, scanner.valid) == _hash(two, scanner.valid)
-            _hash(two)  # to its end, where its checksum is
+            same = _hash(one, size) == _hash(two, size)
+            _hash(two, sys.maxsize)  # to its end, where its checksum is
             return same
     except (CorruptJournal, EOFError, zlib.error, gzip.BadGzipFile):
         return False
@@ -257,7 +245,7 @@ def has_all_of(packed: Path, plain: Path) -> bool:
         raise failure(error, packed) from error
 
 
-def _hash(file: BinaryIO, size: int = sys.maxsize) -> str:
+def _hash(file: BinaryIO, size: int) -> str:
     running = hashlib.sha256()
     while data := file.read(min(size, _CHUNK)):
         running.update(data)

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
+from archec.closing import Closing
 from archec.errors import CorruptArchive, LockHeld
 from archec.progress import Meter
 from archec.store.durable import storage_errors
@@ -68,49 +69,38 @@ class Holder(NamedTuple):
         return f"if it hangs, 'kill {self.pid}' on {self.host}, or 'kill -9 {self.pid}'; the next run continues"
 
 
-class RunLock:
-    """Holds the archive's run lock: ``with RunLock(layout, "gather"): ...``.
+class RunLock(Closing):
+    """The archive's run lock, held from its creation on: ``with RunLock(layout, "gather"): ...``.
 
-    Raises :class:`LockHeld` with the holder if another process has it, :class:`CorruptArchive` if a held file is in the
+    Raises :class:`LockHeld` with the holder if another run has it, :class:`CorruptArchive` if a held file is in the
     place of the lock.
     """
 
     def __init__(self, layout: Layout, what: str = "gather") -> None:
-        self._layout = layout
-        self._path = layout.root / LOCK
-        self._what = what
-        self._fd = -1
-
-    def __enter__(self) -> RunLock:
-        if self._fd >= 0:
-            raise LockHeld(f"{self._path}: this process already has the lock")
-        with storage_errors(self._path):
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
+        path = layout.root / LOCK
+        about = {"pid": os.getpid(), "host": socket.gethostname(), "since": int(time.time()), "what": what}
+        with storage_errors(path):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
             try:
-                if not os.fstat(fd).st_mode & stat.S_IWUSR:  # root may write to it all the same
+                if not os.fstat(self._fd).st_mode & stat.S_IWUSR:  # root may write to it all the same
                     raise CorruptArchive(
-                        f"{self._path}: is read-only, like a held file, so nothing is written to it",
+                        f"{path}: is read-only, like a held file, so nothing is written to it",
                         hint="if it is the lock, chmod u+w; else move it to where 'archec check' misses a file",
                     )
-                if not _take(fd):
-                    who = _read(fd, self._layout)
+                if not _take(self._fd):
+                    who = _read(self._fd, layout)
                     raise LockHeld(
-                        f"{self._path}: another run is active on this archive: {who or 'an unknown one'}",
+                        f"{path}: another run is active on this archive: {who or 'an unknown one'}",
                         hint=(who and who.remedy) or "wait until it ends, or use --wait if the command has it",
                     )
-                self._write(fd)
+                os.ftruncate(self._fd, 0)
+                os.pwrite(self._fd, json.dumps(about).encode() + b"\n", 0)
             except BaseException:
-                os.close(fd)
+                os.close(self._fd)
                 raise
-        self._fd = fd
-        return self
 
-    def _write(self, fd: int) -> None:
-        about = {"pid": os.getpid(), "host": socket.gethostname(), "since": int(time.time()), "what": self._what}
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps(about).encode() + b"\n", 0)
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Releases the lock; may be called repeatedly."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             fcntl.flock(fd, fcntl.LOCK_UN)

@@ -9,21 +9,20 @@ kernel never follows links, so a planted link (absolute, or with ``..``) is an e
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from threading import RLock
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from archec.digest import Digests
+from archec.closing import Closing
+from archec.digest import Digests, sha256_hex
 from archec.errors import BadName, CorruptArchive, NotHeld
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
-from archec.store.durable import Closing, Disk, failure, is_temp, storage_errors
+from archec.store.durable import Disk, failure, is_temp, storage_errors
 from archec.store.layout import Layout
 from archec.tist import tist_of_path
 
@@ -118,27 +117,13 @@ class Directories(Closing):
 def held_tists(layout: Layout) -> Iterator[int]:
     """The tists whose directories contain anything but temporary files; directories with other names, and unreadable
     ones, are skipped."""
-    for first in _three_digits(layout.root):
-        for second in _three_digits(first):
-            for directory in _listed(second):
-                with suppress(BadName, ValueError):
-                    tist = tist_of_path(str(directory.relative_to(layout.root)))
-                    if any(not is_temp(path.name) for path in _listed(directory)):
-                        yield tist
-
-
-def _three_digits(directory: Path) -> Iterator[Path]:
-    return (path for path in _listed(directory) if len(path.name) == 3 and path.name.isdigit())
-
-
-def _listed(directory: Path) -> Iterator[Path]:
-    """The names in a directory; empty if it is not a directory or cannot be read."""
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                yield directory / entry.name
-    except OSError:
-        return
+    for directory in layout.root.glob("[0-9][0-9][0-9]/[0-9][0-9][0-9]/*"):
+        with suppress(BadName, ValueError, OSError):
+            tist = tist_of_path(str(directory.relative_to(layout.root)))
+            with os.scandir(directory) as entries:
+                holds = any(not is_temp(entry.name) for entry in entries)
+            if holds:
+                yield tist
 
 
 def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:
@@ -230,20 +215,15 @@ class Reader(Closing):
 
     def read(self, tist: int, id: str, sha256: str | None = None) -> bytes:  # noqa: A002
         """All bytes noted of an obi at ``tist``; for small files. Raises CorruptArchive if their sha256 is another."""
-        data = self._read(tist, id)
-        if sha256 is not None:
-            compare(f"{self.layout.root}/{self.layout.path(tist, id)}", hashlib.sha256(data).hexdigest(), sha256)
-        return data
-
-    def _read(self, tist: int, id: str) -> bytes:  # noqa: A002
         # A regular file under its own name needs no further checks, which saves three quarters of the time.
         directory = self._directories.find(self.layout.directory(tist, id))
-        if directory is not None:
-            data = self._plain(directory, tist, id)
-            if data is not None:
-                return data
-        with self.open(tist, id) as file:
-            return file.read()
+        data = self._plain(directory, tist, id) if directory is not None else None
+        if data is None:
+            with self.open(tist, id) as file:
+                data = file.read()
+        if sha256 is not None:
+            compare(f"{self.layout.root}/{self.layout.path(tist, id)}", sha256_hex(data), sha256)
+        return data
 
     def _plain(self, directory: int, tist: int, id: str) -> bytes | None:  # noqa: A002
         """The bytes of a regular file; None if there is none."""

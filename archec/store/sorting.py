@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from archec.store.durable import Closing, storage_errors
+from archec.closing import Closing
+from archec.store.durable import storage_errors
 
 _IN_MEMORY = 32 << 20
 _OVERHEAD = 80
@@ -49,22 +50,16 @@ class SortedLines(Closing):
             before = line
 
     def _spill(self) -> None:
-        if len(self._runs) >= _MAX_RUNS:
-            self._write(None)
-        else:
-            self._lines.sort()
-            self._write(self._lines)
-        self._lines, self._size = [], 0
-
-    def _write(self, lines: list[bytes] | None) -> None:
-        """Writes a run of these lines; for None, merges all runs into one if there are too many."""
+        """Writes the lines to a run; all runs are merged into it if there are too many."""
         with storage_errors(self._folder):
             run = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with this object
-            run.writelines(line + b"\n" for line in (self if lines is None else lines))
+            many = len(self._runs) >= _MAX_RUNS
+            run.writelines(line + b"\n" for line in (self if many else sorted(self._lines)))
             run.flush()
-        if lines is None:
+        if many:
             self.close()
         self._runs.append(run)
+        self._lines, self._size = [], 0
 
     def close(self) -> None:
         for run in self._runs:

@@ -8,7 +8,6 @@ in between leaves temporary files, or complete files that the next run adopts.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -332,11 +331,8 @@ class Writer(Reader):
         with suppress(NotHeld, CorruptArchive):
             path = self.locate(tist, id).path
             with self.open_path(path) as file:
-                sha256 = hashlib.sha256()
-                while data := file.read(_BUFFER):
-                    sha256.update(data)
                 self.disk.fsync(file.fileno(), f"{self.layout.root}/{path}")
-            return sha256.hexdigest()
+                return Digests.of(file).sha256
         return None
 
     def _sync_directories(self, touched: dict[str, None]) -> None:

@@ -35,7 +35,7 @@ def meter_for(stream: TextIO | None = None) -> Iterator[Meter]:
             meter.close()
 
 
-class LogMeter:
+class LogMeter(Meter):
     """Writes one line every ``every`` seconds, for logs."""
 
     def __init__(self, stream: TextIO, *, every: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -66,11 +66,8 @@ class LogMeter:
         self._stream.write(f"archec: {line}{', ' + note if note else ''}\n")
         self._stream.flush()
 
-    def close(self) -> None:
-        pass
 
-
-class BarMeter:
+class BarMeter(Meter):
     """Shows counts, rate and time left, on a wide terminal with a bar. A note that is too long is truncated.
 
     It disappears at the end of its phase, and while other output is written to the terminal.

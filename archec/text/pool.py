@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
+from archec.closing import Closing
 from archec.config import TextConfig
 from archec.text.checksum import REASONS, TextDone, TextResult, TextTask
 from archec.text.sniff import POSTSCRIPT, bare_type, ghostscript, has_text
@@ -14,7 +15,7 @@ from archec.workers.pool import Done, Pool
 _EXTRACTOR = "archec.text.extract:extractor"
 
 
-class TextPool:
+class TextPool(Closing):
     """Takes files by ``submit`` and returns results by ``collect``, in any order. A context manager, for one thread.
 
     Leaving the context kills the workers; results that were not collected are lost. ``function`` replaces
@@ -62,12 +63,6 @@ class TextPool:
     def close(self) -> None:
         """Kills all workers. May be called twice."""
         self._pool.close()
-
-    def __enter__(self) -> TextPool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @cached_property
     def _postscript(self) -> bool:

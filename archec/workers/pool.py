@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from archec import errors
+from archec.closing import Closing
 from archec.errors import ArchecError
 from archec.workers import child
 from archec.workers.child import Limits
@@ -66,7 +67,7 @@ class Done(Generic[Item, Answer]):
         return cast(Answer, self.answer)
 
 
-class Pool(Generic[Item, Answer]):
+class Pool(Closing, Generic[Item, Answer]):
     """Takes items by :meth:`submit` and yields their results by :meth:`results`. A context manager, for one thread.
 
     Processes are started as needed. Leaving the context kills them, even if they are working.
@@ -181,12 +182,6 @@ class Pool(Generic[Item, Answer]):
             slot.stop()
         for slot in slots:
             slot.join()
-
-    def __enter__(self) -> Pool[Item, Answer]:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _head(self) -> int | None:
         """The number of the next result to return; None if there is none yet."""

@@ -26,7 +26,7 @@ from warc_files import Crawl
 from archec.access import warcindex
 from archec.access.warcindex import index_folder, index_path
 from archec.cli.access import access
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.warc.framing import Framing, Records
 
 S = "20140101000000"
@@ -156,7 +156,7 @@ def test_a_record_that_was_written_with_a_wrong_digest_is_indexed(tmp_path: Path
 def test_two_runs_do_not_undo_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one finds a file more, and may not end before the first."""
     crawled(tmp_path / "w" / "a.warc", packed=False)
-    second = threading.Thread(target=index_folder, args=(tmp_path / "w", Silent()))
+    second = threading.Thread(target=index_folder, args=(tmp_path / "w", Meter()))
     write = warcindex.write_lines
 
     def meanwhile(target: Path, lines: Iterable[bytes]) -> int:
@@ -167,7 +167,7 @@ def test_two_runs_do_not_undo_each_other(tmp_path: Path, monkeypatch: pytest.Mon
         return write(target, lines)
 
     monkeypatch.setattr(warcindex, "write_lines", meanwhile)
-    assert index_folder(tmp_path / "w", Silent())[:3] == (1, 1, 3)
+    assert index_folder(tmp_path / "w", Meter())[:3] == (1, 1, 3)
     second.join()
     rows = index_path(tmp_path / "w").read_text().splitlines()
     assert sorted({json.loads(row[row.index("{") :])["filename"] for row in rows}) == ["a.warc", "b.warc"]
@@ -195,7 +195,7 @@ def test_damaged_files_are_indexed_up_to_the_damage_and_reported(tmp_path: Path)
     rows = [json.loads(row[row.index("{") :])["filename"] for row in index_path(folder).read_text().splitlines()]
     for name, least in whole.items():
         assert rows.count(name) == least or (name.startswith("over") and rows.count(name) > least), name
-    damaged = {reason.partition(":")[0] for reason in index_folder(folder, Silent()).damaged}
+    damaged = {reason.partition(":")[0] for reason in index_folder(folder, Meter()).damaged}
     assert {name for name in whole if f"{name}: " in run.stderr} == damaged
     assert {name for name in whole if not name.startswith("over")} - damaged == sound
 
@@ -207,7 +207,7 @@ def test_a_header_line_without_end_takes_no_memory(tmp_path: Path) -> None:
     (tmp_path / "a.warc").write_bytes(head + rest + block + b"\r\n\r\n")
     tracemalloc.start()
     try:
-        assert index_folder(tmp_path, Silent())[:3] == (1, 1, 1)
+        assert index_folder(tmp_path, Meter())[:3] == (1, 1, 1)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()

@@ -39,7 +39,7 @@ from archec.config import Config, parse
 from archec.export.run import ExportRequest, export_warc
 from archec.export.units import UnitSelection
 from archec.ids import target_uri, urlkey
-from archec.progress import Silent
+from archec.progress import Meter
 
 S = "20140101000000"
 ARC = (
@@ -373,7 +373,7 @@ def own(demo: Config) -> Iterator[tuple[str, Config]]:
 def vault(own: tuple[str, Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export") / "vault"
     with opened(own[1]) as archive:
-        export_warc(archive, ExportRequest(folder, UnitSelection(), 0, False, False), Silent(), print)
+        export_warc(archive, ExportRequest(folder, UnitSelection(), 0, False, False), Meter(), print)
     return folder
 
 

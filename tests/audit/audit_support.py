@@ -22,7 +22,7 @@ from archec.audit.repair import Repair
 from archec.audit.verify import Scope, VerifySummary, verify
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.layout import Layout, open_layout
 
 LONG = "/" + "long-" * 60 + ".pdf"
@@ -116,18 +116,18 @@ def verified(
     findings: list[Finding] = []
     with opened_for_audit(world.config, writable=copy is not None) as archive:
         if copy is None:
-            return verify(archive, scope or Scope(), Silent(), findings.append), findings
+            return verify(archive, scope or Scope(), Meter(), findings.append), findings
         assert archive.catalogue is not None
         with open_copy(str(copy), archive.layout, archive.config) as source:
             repair = Repair(Archive(world.config, archive.layout, archive.catalogue), source)
-            return verify(archive, scope or Scope(), Silent(), findings.append, repair), findings
+            return verify(archive, scope or Scope(), Meter(), findings.append, repair), findings
 
 
 def checked(world: World, *, fix: bool = False, quick: bool = False) -> tuple[CheckSummary, list[Finding]]:
     """``archec check`` in this process."""
     findings: list[Finding] = []
     with opened_for_audit(world.config, lock="check" if fix else "") as archive:
-        return check(archive, Silent(), findings.append, fix=fix, quick=quick), findings
+        return check(archive, Meter(), findings.append, fix=fix, quick=quick), findings
 
 
 def codes(findings: list[Finding], path: str = "") -> list[str]:

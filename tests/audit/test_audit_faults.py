@@ -32,7 +32,7 @@ from archec.catalogue.open import open_catalogue
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.errors import StorageFull
 from archec.gather import operator
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
 from archec.tist import parse_when, tist_path
@@ -618,9 +618,9 @@ def test_a_catalogue_that_is_being_rebuilt_is_not_compared(world: World, audit: 
         with closing(open_catalogue(world.config.database, base=world.config.base)) as catalogue:
             catalogue.clear()
         if audit == "check":
-            assert check(archive, Silent(), found.append).clean
+            assert check(archive, Meter(), found.append).clean
         else:
-            assert verify(archive, Scope(), Silent(), found.append).clean
+            assert verify(archive, Scope(), Meter(), found.append).clean
     assert codes(found) == ["not-compared"]
     assert archec_inline(world.config, "rebuild").code == 0
     assert [*checked(world)[1], *verified(world)[1]] == []

@@ -23,7 +23,7 @@ from archec.export.checking import VaultFault
 from archec.export.run import ExportRequest, export_warc, verify_vault
 from archec.export.units import UnitSelection
 from archec.export.writing import NotExported
-from archec.progress import Silent
+from archec.progress import Meter
 
 SEED = int(os.environ.get("ARCHEC_TEST_SEED", "14"))
 Harm = Callable[[Path, random.Random], None]
@@ -142,7 +142,7 @@ class Faults:
         self.draw.choice([flip, cut, longer, gone])(path, self.draw)
         found: list[NotExported | VaultFault] = []
         with opened(self.pristine.config) as archive:
-            verify_vault(archive, self.vault, UnitSelection(), Silent(), found.append)
+            verify_vault(archive, self.vault, UnitSelection(), Meter(), found.append)
         if found or not path.exists():
             assert {fault.path for fault in found} == {str(path.relative_to(self.vault))}
         else:  # in the head of a gzip member some bits say nothing
@@ -155,7 +155,7 @@ def faults(pristine: World, memory_folder: Callable[[], Path]) -> Faults:
     folder = memory_folder()
     world = clone(pristine, folder / "harmed")
     with opened(pristine.config) as archive:
-        export_warc(archive, ExportRequest(folder / "vault"), Silent(), lambda failed: None)
+        export_warc(archive, ExportRequest(folder / "vault"), Meter(), lambda failed: None)
     return Faults(world, pristine, folder / "vault", random.Random(SEED))
 
 

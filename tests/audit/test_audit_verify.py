@@ -26,7 +26,7 @@ from archec.audit.verify import Scope, VerifySummary, verify
 from archec.cli.main import cli
 from archec.config import Config
 from archec.errors import ArchecError, LockHeld, StorageFailed, UsageError
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import DESCRIPTOR, open_layout
 from archec.store.lock import RunLock
@@ -453,7 +453,7 @@ def test_nothing_changes_between_two_engines_of_the_audit(many: World) -> None:
     for inline in (0, 10**9):
         with pytest.MonkeyPatch.context() as patch, opened_for_audit(many.config) as archive:
             patch.setattr(fixity_module, "_INLINE", inline)
-            summaries.append(verify(archive, Scope(), Silent(), lambda finding: None))
+            summaries.append(verify(archive, Scope(), Meter(), lambda finding: None))
     one, two = summaries
     assert (one.files, one.bytes, one.tally) == (two.files, two.bytes, two.tally)
 

@@ -15,7 +15,7 @@ from gather_support import Member, archec_cli, archec_inline, make, tarball, tem
 
 from archec.config import Config
 from archec.gather.dataset import OverallMeter
-from archec.progress import Silent
+from archec.progress import Meter
 
 DAYS = ("2001-01-01", "2001-01-02", "2001-01-03")
 
@@ -175,7 +175,7 @@ def test_a_killed_command_is_resumed(config: Config, days: list[Path], point: st
     assert [len(row["h"]) for row in dump if row["collection"] == "mi"] == [3]  # type: ignore[arg-type]
 
 
-class Notes(Silent):
+class Notes(Meter):
     """A meter that keeps what it is told."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from archec.config import Config, load
 from archec.export.run import ExportRequest, ExportSummary, export_warc
 from archec.export.units import UnitSelection
 from archec.export.writing import NotExported
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.layout import Layout, open_layout
 
 PACKED = gzip.compress(b"<!DOCTYPE html><html><body>packed on its way</body></html>" * 20, mtime=0)
@@ -93,7 +93,7 @@ def exported(
     problems: list[NotExported] = []
     with catalogue_of(world.config) as catalogue:
         request = ExportRequest(vault, wanted or UnitSelection(), since, dry, revisits, max_bytes)
-        summary = export_warc(Archive(world.config, world.layout, catalogue), request, Silent(), problems.append)
+        summary = export_warc(Archive(world.config, world.layout, catalogue), request, Meter(), problems.append)
     return summary, problems
 
 

@@ -21,7 +21,7 @@ from archec.fileset.context import IngestOptions
 from archec.fileset.model import IngestRequest
 from archec.fileset.result import IngestResult
 from archec.fileset.run import Counter, Line, run_ingest
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.layout import create
 
 
@@ -64,7 +64,7 @@ class Filesets:
         lines: list[Line] = [
             (str(one), results.request(one) if isinstance(one, dict) else IngestRequest(one)) for one in asked
         ]
-        return run_ingest(self.config, lines, IngestOptions(**options), Silent(), emit, jobs=jobs)
+        return run_ingest(self.config, lines, IngestOptions(**options), Meter(), emit, jobs=jobs)
 
     @contextmanager
     def archive(self) -> Iterator[Archive]:

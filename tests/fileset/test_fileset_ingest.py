@@ -48,7 +48,7 @@ from archec.gather.due import due_files
 from archec.monitor.metrics import metrics_of
 from archec.monitor.runs import runs
 from archec.monitor.status import Due, status
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.durable import Disk
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
@@ -1087,7 +1087,7 @@ def test_gather_ingests_what_is_due(filesets: Filesets, platform: Platform) -> N
     zenodo(platform, 20, {"q": 21, "r": 30}, concept=19)
     found: list[IngestResult] = []
     lines = due_requests(filesets.config, now + 400 * 86400)
-    run_ingest(filesets.config, lines, IngestOptions(), Silent(), lambda result, file: found.append(result))
+    run_ingest(filesets.config, lines, IngestOptions(), Meter(), lambda result, file: found.append(result))
     assert {one.request["base_url"].removeprefix(platform.url): one.status for one in found} == {
         "/records/7": "success-existing", "/records/6": "success-file", "/p.csv": "success-existing",
         "/records/20": "success-file",

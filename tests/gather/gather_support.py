@@ -34,7 +34,7 @@ from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli, main
 from archec.config import Config, as_yaml, load
 from archec.gather.run import Options, gather
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.durable import is_temp
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout, create, open_layout
@@ -126,7 +126,7 @@ def run(config: Config, file: Path | None = None, **options: object) -> Report:
     options.setdefault("fetch", file is None)
     if "accept" in options:
         options["accept"] = frozenset(options["accept"])  # type: ignore[call-overload]
-    return gather(config, Options(file=file, **options), Silent())  # type: ignore[arg-type]
+    return gather(config, Options(file=file, **options), Meter())  # type: ignore[arg-type]
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -30,7 +30,7 @@ from archec.gather.operator import retract_visits
 from archec.gather.run import Options, dry_run
 from archec.gather.visits import contradicts, doubtful
 from archec.history import History
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.web.outcome import Outcome
 from archec.web.pool import FetchPool
 from archec.web.task import Hop
@@ -366,7 +366,7 @@ def test_what_other_settings_may_not_refuse_is_due_at_once(config: Config, site:
     denied = change(config, {**later, "fetch.deny": [{"urls": ["*/b"]}]})
     assert [dict(run(denied).fobis) for _ in range(2)] == [{"new": 1, "denied": 1}, {}]
     config = change(config, later)
-    assert dry_run(config, Options(), Silent()).fobis["due"] == 1
+    assert dry_run(config, Options(), Meter()).fobis["due"] == 1
     assert [dict(run(config).fobis) for _ in range(2)] == [{"new": 1}, {}]
 
 

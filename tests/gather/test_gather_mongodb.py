@@ -18,7 +18,7 @@ from archec.demo.papers import write_data_set
 from archec.demo.site import DemoSite
 from archec.errors import CatalogueGone, Exit
 from archec.gather.run import Options, gather
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.layout import open_layout
 
 HISTORY = Path(__file__).parents[3] / "shared" / "corpus" / "history"
@@ -38,7 +38,7 @@ def played(config: Config) -> None:
         for stage in (1, 2, 3):
             site.stage = stage
             write_data_set(config.data_path, stage, site.base_url)
-            assert gather(config, Options(), Silent()).state == "done"
+            assert gather(config, Options(), Meter()).state == "done"
 
 
 def test_a_mongodb_archive_rebuilds_to_the_same_on_either_engine(tmp_path: Path, mongodb_url: str) -> None:
@@ -65,7 +65,7 @@ def test_real_tarballs_in_any_order_on_either_engine(tmp_path: Path, mongodb_url
     sqlite = make(tmp_path / "s")
     for config, order in ((mongodb, shuffled), (sqlite, tarballs)):
         for path in order:
-            gather(config, Options(file=path, fetch=False, accept=frozenset({"all"})), Silent())
+            gather(config, Options(file=path, fetch=False, accept=frozenset({"all"})), Meter())
     assert dumped(mongodb.database, mongodb.base) == dumped(sqlite.database, sqlite.base)
 
 
@@ -92,14 +92,14 @@ def test_a_server_that_goes_away_in_mid_run_costs_nothing(
 
         monkeypatch.setattr(Committer, "commit", commit)
         with pytest.raises(CatalogueGone) as caught:
-            gather(config, Options(fetch=False, as_of=1_000_000_000), Silent())
+            gather(config, Options(fetch=False, as_of=1_000_000_000), Meter())
         assert caught.value.exit_code == Exit.OPERATOR_ERROR
         assert "127.0.0.1" in caught.value.message
         monkeypatch.undo()
         server.start()
-        report = gather(config, Options(fetch=False, as_of=1_000_000_000), Silent())
+        report = gather(config, Options(fetch=False, as_of=1_000_000_000), Meter())
         assert report.state == "done"
-        gather(undisturbed, Options(fetch=False, as_of=1_000_000_000), Silent())
+        gather(undisturbed, Options(fetch=False, as_of=1_000_000_000), Meter())
         assert dumped(config.database, config.base) == dumped(undisturbed.database, undisturbed.base)
     finally:
         server.kill()

@@ -46,7 +46,7 @@ from archec.archive.budget import Budget
 from archec.config import Config
 from archec.fileset.context import IngestOptions
 from archec.fileset.run import run_ingest
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.report.changes import changes_of_runs
 from archec.store.durable import temp_name
 from archec.store.journal_reader import journals
@@ -585,7 +585,7 @@ def test_what_a_stopped_gathering_left_goes_with_an_ingest(config: Config, site:
     (config.work_path / f"{stopped.run}.received").touch()
     for tist in {stopped.run, stopped.data_set}:
         (config.store_path / tist_path(tist) / temp_name(1)).touch()
-    run_ingest(config, iter(()), IngestOptions(), Silent(), lambda result, file: None)
+    run_ingest(config, iter(()), IngestOptions(), Meter(), lambda result, file: None)
     assert temporary_files(config) == []
     assert [journal.finished for journal in journals(open_layout(config.store_path))] == [True, True]
     check(config)

@@ -24,7 +24,7 @@ from archec.errors import ArchecError
 from archec.gather import directory_cache
 from archec.gather.options import Options
 from archec.gather.run import dry_run
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.redif import source
 from archec.store import durable
 from archec.tist import parse_when
@@ -283,15 +283,15 @@ def test_a_dry_run_reads_what_changed_only_and_remembers_nothing(config: Config,
     write(config, "RePEc/aaa/sss/1.rdf", template("RePEc:aaa:sss:1", "News"))
     for _ in range(2):
         read.clear()
-        report = dry_run(config, Options(), Silent())
+        report = dry_run(config, Options(), Meter())
         counts = {kind: count for kind, count in report.tobis.items() if count}
         assert (counts, read) == ({"same": 4, "changed": 1, "lost": 1}, ["RePEc/aaa/sss/1.rdf"])
     assert night(config, read)[0] == counts
     night(config, read)
     read.clear()
-    assert (dict(dry_run(config, Options(), Silent()).tobis)["same"], read) == (5, [])
+    assert (dict(dry_run(config, Options(), Meter()).tobis)["same"], read) == (5, [])
     read.clear()
-    dry_run(config, Options(reread=True), Silent())
+    dry_run(config, Options(reread=True), Meter())
     assert len(read) == 3
 
 

@@ -25,7 +25,7 @@ from archec.oai.index_sqlite import SQLiteIndex
 from archec.oai.items import ItemReader
 from archec.oai.repository import make_repository
 from archec.oai.sets import SetRules
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.layout import open_layout
 from archec.tist import iso
 
@@ -58,7 +58,7 @@ class RealArchive(World):
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealArchive]:
     """The archive of ``archec demo``."""
     config = make_archive(tmp_path_factory.mktemp("oai") / "demo")
-    for _ in play(config, Silent()):
+    for _ in play(config, Meter()):
         pass
     made = RealArchive(load(config.base / "config.yaml", environ={}), OaiConfig(numOfRecords=7))
     yield made
@@ -144,7 +144,7 @@ def replay(folder: Path, files: Iterable[Path], client: Client) -> tuple[RealArc
     mirror: dict[str, bool] = {}
     since: dict[str, str] = {}
     for file in files:
-        gather(config, Options(file=file, fetch=False, accept=frozenset(["all"])), Silent())
+        gather(config, Options(file=file, fetch=False, accept=frozenset(["all"])), Meter())
         archive = archive or RealArchive(config, OaiConfig())
         sum(archive.follower.steps())
         archive.clock.pass_(60)

@@ -21,7 +21,7 @@ import archec
 from archec.config import Config, load
 from archec.demo.show import make_archive
 from archec.gather.run import Options, gather
-from archec.progress import Silent
+from archec.progress import Meter
 
 WAIT = 30.0
 
@@ -36,7 +36,7 @@ def publish(config: Config, *numbers: int, series: str = "aaa:wpaper") -> None:
         for n in numbers
     )
     (place / "a.rdf").write_text(text, encoding="ascii")
-    gather(config, Options(fetch=False, accept=frozenset(["all"])), Silent())
+    gather(config, Options(fetch=False, accept=frozenset(["all"])), Meter())
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from readme_blocks import ROOT, checkout_like
 
 from archec.config import load
 from archec.gather.run import Options, gather
-from archec.progress import Silent
+from archec.progress import Meter
 from archec.store.layout import create
 
 SAMPLE = ROOT / "data" / "sample"
@@ -35,7 +35,7 @@ def test_no_address_in_the_sample_is_anybodys() -> None:
 def test_a_fresh_checkout_gathers_it(tmp_path: Path) -> None:
     config = load(checkout_like(tmp_path) / "config.yaml", environ={})
     create(config.store_path)
-    report = gather(config, Options(fetch=False), Silent())
+    report = gather(config, Options(fetch=False), Meter())
     assert report.state == "done"
     assert report.problems == []
     assert report.unread == report.nameless == report.duplicates == 0

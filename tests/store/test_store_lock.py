@@ -92,15 +92,13 @@ def test_the_text_is_only_text(flat: Layout, content: bytes) -> None:
 
 
 def test_the_same_lock_twice_and_again(flat: Layout) -> None:
-    lock = RunLock(flat)
-    with lock:
-        with pytest.raises(LockHeld, match="already"):
-            lock.__enter__()
-        with pytest.raises(LockHeld), RunLock(flat):
-            pass
-    with lock:
-        pass
-    assert holder(flat) is None
+    for _ in range(2):
+        with RunLock(flat) as lock:
+            with pytest.raises(LockHeld, match="another run is active"), RunLock(flat):
+                pass
+            assert holder(flat) is not None
+        lock.close()
+        assert holder(flat) is None
 
 
 def test_looking_never_takes_it(flat: Layout) -> None:

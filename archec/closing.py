@@ -1,0 +1,21 @@
+"""The base class of everything that is closed at the end of a block."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+_C = TypeVar("_C", bound="Closing")
+
+
+class Closing:
+    """A context manager that closes itself."""
+
+    def __enter__(self: _C) -> _C:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """May be called repeatedly."""
+        raise NotImplementedError
