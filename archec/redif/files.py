@@ -23,8 +23,7 @@ PART = 4 * 1024 * 1024
 HEAD = 64 * 1024
 """Number of bytes kept of a large file without templates."""
 
-_START = b"template-type"
-_COLON = re.compile(rb"[ \t]*:")
+_START = re.compile(rb"template-type[ \t]*:")
 _OVERLAP = 256
 _UTF16 = {b"\xff\xfe": "utf-16le", b"\xfe\xff": "utf-16be"}
 
@@ -147,19 +146,19 @@ def in_parts(path: str, member: int, chunks: Iterator[bytes]) -> Iterator[Blob |
     for chunk in utf8:
         buffer += chunk
         if skipping:
-            cut = _first_start(buffer)
-            gone = cut if cut is not None else max(0, len(buffer) - _OVERLAP)
+            starts = [start for start in _starts(buffer) if start]
+            gone = starts[0] if starts else max(0, len(buffer) - _OVERLAP)
             line += count_lines(bytes(buffer[:gone]))
             del buffer[:gone]
-            skipping = cut is None
+            skipping = not starts
         elif len(buffer) >= PART:
-            cut = _last_start(buffer)
-            if cut:
+            starts = _starts(buffer)
+            if starts and (cut := starts[-1]):
                 data = bytes(buffer[:cut])
                 yield Blob(path, data, part, False, line, member, encoding)
                 part, line = part + 1, line + count_lines(data)
                 del buffer[:cut]
-            elif part == 0 and _first_start(buffer, 0) is None:
+            elif part == 0 and not starts:
                 yield Blob(path, bytes(buffer[:HEAD]), 0, True, 1, member, encoding)
                 return
             else:
@@ -195,32 +194,9 @@ class _Utf16:
         return text.encode("utf-8")
 
 
-def _last_start(buffer: bytearray) -> int | None:
-    """The offset of the last template, unless that is the beginning of the buffer."""
+def _starts(buffer: bytearray) -> list[int]:
+    """The offsets of templates, byte-order marks included."""
     lower = bytes(buffer).lower()
-    at = len(lower)
-    while (at := lower.rfind(_START, 1, at)) > 0:
-        start = _line_start(lower, at)
-        if start:
-            return start
-    return None
-
-
-def _first_start(buffer: bytearray, after: int = 1) -> int | None:
-    """The offset of the first template at ``after`` or later."""
-    lower = bytes(buffer).lower()
-    at = after - 1
-    while (at := lower.find(_START, at + 1)) >= 0:
-        start = _line_start(lower, at)
-        if start is not None and start >= after:
-            return start
-    return None
-
-
-def _line_start(lower: bytes, at: int) -> int | None:
-    """The offset of the template that begins at ``at``, including its byte-order mark; None if none begins there."""
-    if _COLON.match(lower, at + len(_START)) is None:
-        return None
-    if lower.startswith(BOM_UTF8, max(0, at - 3)) and at >= 3:
-        at -= 3
-    return at if begins_line(lower, at) else None
+    found = (match.start() for match in _START.finditer(lower))
+    marked = (at - 3 if lower[max(at - 3, 0) : at] == BOM_UTF8 else at for at in found)
+    return [at for at in marked if begins_line(lower, at)]
