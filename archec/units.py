@@ -54,11 +54,11 @@ def counted(number: int, one: str, many: str = "") -> str:
 def human_size(count: int) -> str:
     """``1234567`` -> ``"1.2 MB"``."""
     value = float(count)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
-    raise AssertionError("unreachable")
+    return f"{value:.1f} TB"
 
 
 def human_duration(seconds: float) -> str:

@@ -242,8 +242,6 @@ class Committer(Commits):
         placements = [item.placement for item in items if item.placement is not None]
         links = [link for item in items for link in item.links]
         restated = [link for item in items for link in item.restated]
-        if not (placements or links or restated):
-            return [_FINE] * len(items)
         owners = [n for n, item in enumerate(items) if item.placement is not None]
         owners += [n for n, item in enumerate(items) for _ in item.links]
         owners += [n for n, item in enumerate(items) for _ in item.restated]

@@ -13,7 +13,8 @@ the primary. Iterators read page by page, by key, and leave no cursor open on th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import Any
 
 from bson import MinKey
@@ -254,16 +255,11 @@ class MongoCatalogue(Catalogue):
         return (document["_id"] for document in found)
 
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
-        text, fields = "", {"text": 1, "first": 1, "obi": 1}
-        while True:
-            where = {"kind": kind, "text": {"$gt": text}, "first": {"$gt": -1}}
-            page = self._pages.page("versions", where, ("text", "first", "obi"), _PAGE, fields)
-            for document in page:
-                if document["text"] != text:
-                    text = document["text"]
-                    yield TextPlace(text, document["first"], document["obi"])
-            if len(page) < _PAGE:
-                return
+        fields, where = {"text": 1, "first": 1, "obi": 1}, {"kind": kind, "first": {"$gt": -1}}
+        found = self._pages.by_key("versions", "text", "", _PAGE, fields, then=("first", "obi"), where=where)
+        for text, group in groupby(found, itemgetter("text")):
+            least = next(group)
+            yield TextPlace(text, least["first"], least["obi"])
 
     # -- runs and data sets -----------------------------------------------------------------------
 
@@ -305,16 +301,8 @@ class MongoCatalogue(Catalogue):
         return places
 
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
-        last = ""
-        while True:
-            where = {checksum: value, "kind": kind, "obi": {"$gt": last}}
-            page = self._pages.page("versions", where, ("obi",), _PAGE, {"obi": 1})
-            for document in page:
-                if document["obi"] != last:
-                    last = document["obi"]
-                    yield last
-            if len(page) < _PAGE:
-                return
+        found = self._pages.by_key("versions", "obi", "", _PAGE, {"obi": 1}, where={checksum: value, "kind": kind})
+        return (obi for obi, _ in groupby(found, itemgetter("obi")))
 
     def references(self) -> Iterator[tuple[str, str]]:
         pairs = self._pages.by_pair("refs", ("url", "obi"), ("", ""), _PAGE)

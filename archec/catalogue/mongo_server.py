@@ -222,12 +222,14 @@ class PagedReader:
         *,
         before: object = None,
         where: Document | None = None,
+        then: Sequence[str] = (),
     ) -> Iterator[Document]:
-        """Yields all documents with ``key`` > ``after`` and, if given, < ``before``, in the order of ``key``."""
+        """Yields all documents with ``key`` > ``after`` and, if given, < ``before``, in the order of ``key`` and of the
+        fields ``then``; of those with the same key at least the first."""
         end = {} if before is None else {"$lt": before}
 
         def page(start: object) -> list[Document]:
-            return self.page(name, {**(where or {}), key: {"$gt": start, **end}}, (key,), size, fields)
+            return self.page(name, {**(where or {}), key: {"$gt": start, **end}}, (key, *then), size, fields)
 
         return _paged(page, after, lambda document: document[key])
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -250,7 +251,7 @@ class SQLiteCatalogue(Database, Catalogue):
 
     def scan(self, after: str = "") -> Iterator[ObiState]:
         sql = "SELECT id, last, state, h, place, since FROM mi WHERE id > ? ORDER BY id LIMIT ?"
-        for obi, last, state, h, place, since in self._paged(sql, (after,), lambda row: row[:1], _PAGE):
+        for obi, last, state, h, place, since in self._paged(sql, (after,), lambda row: row[:1]):
             _check_types(obi, last, state)
             sha256, h = None if state is None else state.hex(), "{}" if last is None else h
             yield ObiState(obi, last or 0, sha256, h, place or "", MAX_TIST if since is None else since)
@@ -258,22 +259,19 @@ class SQLiteCatalogue(Database, Catalogue):
     def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
         sql = "SELECT due, id FROM mo WHERE (due, id) > (?, ?) AND due <= ? ORDER BY due, id LIMIT ?"
         start = (*(after or (-1, "")), before)
-        return (DueFobi(*row) for row in self._paged(sql, start, lambda row: (*row, before), _PAGE))
+        return (DueFobi(*row) for row in self._paged(sql, start, lambda row: (*row, before)))
 
     def with_outcome(self, outcomes: Collection[str]) -> Iterator[str]:
         sql = f"SELECT id FROM visits WHERE id > ? AND outcome IN ({_marks(outcomes)}) ORDER BY id LIMIT ?"
-        return (obi for (obi,) in self._paged(sql, ("", *outcomes), lambda row: (*row, *outcomes), _PAGE))
+        return (obi for (obi,) in self._paged(sql, ("", *outcomes), lambda row: (*row, *outcomes)))
 
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
         sql = (
             "SELECT text, first, id FROM versions WHERE kind = ? AND text > ? AND first IS NOT NULL"
             " ORDER BY text, first, id LIMIT ?"
         )
-        before = b""
-        for text, first, obi in self._paged(sql, (kind, b""), lambda row: (kind, row[0]), _PAGE):
-            if text != before:
-                yield TextPlace(text.hex(), first, obi)
-            before = text
+        found = self._paged(sql, (kind, b""), lambda row: (kind, row[0]))
+        return (TextPlace(text.hex(), *next(group)[1:]) for text, group in groupby(found, itemgetter(0)))
 
     # -- runs and data sets -----------------------------------------------------------------------
 
@@ -296,7 +294,7 @@ class SQLiteCatalogue(Database, Catalogue):
         sql = f"SELECT {fields}, doc FROM {name} WHERE ({fields}) > ({marks}){below} ORDER BY {order} LIMIT ?"
         if newest:
             return iter(self.fetch(sql, (*low, *most, newest)))
-        return self._paged(sql, (*low, *most), lambda row: (*row[:-1], *most), _PAGE)
+        return self._paged(sql, (*low, *most), lambda row: (*row[:-1], *most))
 
     def document(self, name: str, key: Key) -> str | None:
         found = self.fetch(f"SELECT doc FROM {name} WHERE ({', '.join(KEYS[name])}) = ({_marks(key)})", key)
@@ -319,15 +317,15 @@ class SQLiteCatalogue(Database, Catalogue):
         held = " AND first IS NOT NULL" if checksum == "text" else ""  # the condition of the partial index
         sql = f"SELECT DISTINCT id FROM versions WHERE {checksum} = ? AND kind = ?{held} AND id > ? ORDER BY id LIMIT ?"
         key = (bytes.fromhex(value), kind)
-        return (obi for (obi,) in self._paged(sql, (*key, ""), lambda row: (*key, *row), _PAGE))
+        return (obi for (obi,) in self._paged(sql, (*key, ""), lambda row: (*key, *row)))
 
     def references(self) -> Iterator[tuple[str, str]]:
         sql = "SELECT url, id FROM refs WHERE (url, id) > (?, ?) ORDER BY url, id LIMIT ?"
-        return ((url, obi) for url, obi in self._paged(sql, ("", ""), lambda row: row, _PAGE))
+        return ((url, obi) for url, obi in self._paged(sql, ("", ""), lambda row: row))
 
     def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
         sql = "SELECT rowid, kind, id, sha256, md5, text, first FROM versions WHERE rowid > ? ORDER BY rowid LIMIT ?"
-        for _, kind, obi, sha256, md5, text, first in self._paged(sql, (-1,), lambda row: row[:1], _PAGE):
+        for _, kind, obi, sha256, md5, text, first in self._paged(sql, (-1,), lambda row: row[:1]):
             hashed = f"a version of {obi}"
             held = (_bytes(sha256, hashed).hex(), _bytes(md5, hashed).hex())
             yield kind, obi, *held, None if text is None else _bytes(text, hashed).hex(), first
@@ -373,7 +371,7 @@ class SQLiteCatalogue(Database, Catalogue):
         return self._moments(sql, after)
 
     def _moments(self, sql: str, after: Moment) -> Iterator[Moment]:
-        paged = self._paged(f"{sql} ORDER BY tist, id LIMIT ?", after, lambda row: row, _PAGE)
+        paged = self._paged(f"{sql} ORDER BY tist, id LIMIT ?", after, lambda row: row)
         return (Moment(*row) for row in paged)
 
     def naming(self, url: str, limit: int) -> list[str]:
@@ -399,13 +397,13 @@ class SQLiteCatalogue(Database, Catalogue):
         while part := list(islice(rest, _IN)):
             yield from self.fetch(f"{sql} ({_marks(part)})", (*first, *part))
 
-    def _paged(self, sql: str, start: Row, key: Callable[[Row], Row], size: int) -> Iterator[Row]:
+    def _paged(self, sql: str, start: Row, key: Callable[[Row], Row]) -> Iterator[Row]:
         """Yields all rows, page by page. ``key`` derives the parameters for the next page from the last row of a
         page."""
-        page = self.fetch(sql, (*start, size))
+        page = self.fetch(sql, (*start, _PAGE))
         while page:
             yield from page
-            page = self.fetch(sql, (*key(page[-1]), size))
+            page = self.fetch(sql, (*key(page[-1]), _PAGE))
 
 
 def _doc(value: object) -> str:
