@@ -119,46 +119,32 @@ class RangeRoots:
 
 
 def includes(index: int, size: int, leaf: bytes, proof: Sequence[bytes], root: bytes) -> bool:
-    """Whether a proof shows that ``leaf`` is the leaf ``index`` of the tree with this root (section 2.1.3.2)."""
+    """Whether a proof shows that ``leaf`` is the leaf ``index`` of the tree with this root."""
     if not 0 <= index < size:
         return False
-    number, last, found = index, size - 1, leaf
-    for node in proof:
-        if not last:
-            return False
-        if number & 1 or number == last:
-            found = node_hash(node, found)
-            while not number & 1 and number:
-                number, last = number >> 1, last >> 1
-        else:
-            found = node_hash(found, node)
-        number, last = number >> 1, last >> 1
-    return not last and found == root
+    ranges = inclusion_ranges(index, size)
+    if len(proof) != len(ranges):
+        return False
+    found = leaf
+    for beside, node in zip(ranges, proof, strict=True):
+        found = node_hash(found, node) if index < beside.first else node_hash(node, found)
+    return found == root
 
 
 def extends(old: int, old_root: bytes, new: int, new_root: bytes, proof: Sequence[bytes]) -> bool:
-    """Whether a proof shows that the tree ``new`` begins with the tree ``old`` (section 2.1.4.2)."""
+    """Whether a proof shows that the tree ``new`` begins with the tree ``old``."""
     if not 0 < old <= new:
         return False
-    if old == new:
-        return not proof and old_root == new_root
-    nodes = list(proof)
-    if not old & (old - 1):
-        nodes.insert(0, old_root)
-    if not nodes:
+    ranges = consistency_ranges(old, new)
+    if len(proof) != len(ranges):
         return False
-    number, last = old - 1, new - 1
-    while number & 1:
-        number, last = number >> 1, last >> 1
-    in_old = in_new = nodes[0]
-    for node in nodes[1:]:
-        if not last:
-            return False
-        if number & 1 or number == last:
+    nodes = list(zip(ranges, proof, strict=True))
+    in_old = in_new = old_root
+    if nodes and nodes[0][0].end == old:  # the old tree has several peaks, of which this is the last
+        in_old = in_new = nodes.pop(0)[1]
+    for beside, node in nodes:
+        if beside.first < old:
             in_old, in_new = node_hash(node, in_old), node_hash(node, in_new)
-            while not number & 1 and number:
-                number, last = number >> 1, last >> 1
         else:
             in_new = node_hash(in_new, node)
-        number, last = number >> 1, last >> 1
-    return not last and in_old == old_root and in_new == new_root
+    return in_old == old_root and in_new == new_root

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -17,6 +18,7 @@ _ED25519 = b"\x01"
 _PRIVATE = "PRIVATE+KEY+"
 _NAME = re.compile(r"[^\s+]{1,200}")
 _LINE = re.compile(r"\u2014 ([^\s+]+) ([A-Za-z0-9+/=]+)")
+_K = TypeVar("_K")
 KEY_HINT = "a verifier key is NAME+ID+KEY, as 'archec seal --new-key' prints it"
 
 
@@ -86,19 +88,17 @@ class SigningKey(NamedTuple):
 
 
 def from_base64(text: str) -> bytes:
-    """The bytes of a text in canonical base64. Raises ValueError for anything else."""
-    data = base64.b64decode(text, validate=True)
-    if base64.b64encode(data).decode() != text:
-        raise ValueError("not canonical base64")
-    return data
+    """The bytes of a text in canonical base64, b"" for anything else."""
+    with suppress(ValueError):
+        data = base64.b64decode(text, validate=True)
+        if base64.b64encode(data).decode() == text:
+            return data
+    return b""
 
 
 def hash_from(text: str, what: str) -> bytes:
     """The 32 bytes of a hash in base64. Raises ValueError, which says that it is not ``what``."""
-    try:
-        found = from_base64(text)
-    except ValueError:
-        found = b""
+    found = from_base64(text)
     if len(found) != 32:
         raise ValueError(f"{text[:80]!r} is not a {what}")
     return found
@@ -113,36 +113,28 @@ def new_key(name: str) -> SigningKey:
 
 def signing_key(text: str, where: str) -> SigningKey:
     """The key in the text of a file. Raises UsageError, which reveals nothing of it."""
-    bare = text.strip()
-    try:
-        name, key = _key_parts(bare.removeprefix(_PRIVATE))
-        found = SigningKey(name, key)
-        if bare.startswith(_PRIVATE) and str(found) == bare:
-            return found
-    except ValueError:
-        pass
-    raise UsageError(f"{where}: is not a signing key", hint="'archec seal --new-key FILE' makes one")
+    found = _key(SigningKey, text.strip(), _PRIVATE)
+    if found is None:
+        raise UsageError(f"{where}: is not a signing key", hint="'archec seal --new-key FILE' makes one")
+    return found
 
 
 def verifier_key(text: str) -> VerifierKey:
     """The key in a line of text. Raises UsageError if it is not one."""
-    bare = text.strip()
-    try:
-        name, key = _key_parts(bare)
-        found = VerifierKey(name, key)
-        if str(found) == bare:
-            return found
-    except ValueError:
-        pass
-    raise UsageError(f"{bare[:100]!r} is not a verifier key", hint=KEY_HINT)
+    found = _key(VerifierKey, text.strip())
+    if found is None:
+        raise UsageError(f"{text.strip()[:100]!r} is not a verifier key", hint=KEY_HINT)
+    return found
 
 
-def _key_parts(text: str) -> tuple[str, bytes]:
-    name, _, key = text.split("+", 2)
-    data = from_base64(key)
+def _key(kind: Callable[[str, bytes], _K], text: str, prefix: str = "") -> _K | None:
+    """The key in a text, None if it is not exactly what a key of this kind is written as."""
+    name, _, rest = text.removeprefix(prefix).partition("+")
+    data = from_base64(rest.partition("+")[2])
     if not _NAME.fullmatch(name) or len(data) != 33 or data[:1] != _ED25519:
-        raise ValueError("not an Ed25519 key")
-    return name, data[1:]
+        return None
+    found = kind(name, data[1:])
+    return found if str(found) == text else None
 
 
 def parse_note(data: bytes) -> SignedNote:
@@ -157,10 +149,7 @@ def parse_note(data: bytes) -> SignedNote:
     signatures = []
     for line in rest.split("\n")[:-1]:
         match = _LINE.fullmatch(line)
-        try:
-            signed = from_base64(match[2]) if match else b""
-        except ValueError:
-            signed = b""
+        signed = from_base64(match[2]) if match else b""
         if match is None or len(signed) < 5:
             raise ValueError(f"{line[:80]!r} is not a signature")
         signatures.append(Signature(match[1], signed[:4], signed[4:]))

@@ -184,9 +184,8 @@ def _parse_inclusion(data: bytes) -> Inclusion:
     index = _INDEX.fullmatch(lines[1])
     if index is None:
         raise ValueError(f"{lines[1][:80]!r} is not an index")
-    try:
-        line = from_base64(lines[0].removeprefix("extra "))
-    except ValueError as error:
-        raise ValueError("its line of a journal is not base64") from error
+    line = from_base64(lines[0].removeprefix("extra "))
+    if not line:
+        raise ValueError("its line of a journal is not base64")
     hashes = tuple(hash_from(one, "hash") for one in lines[2:])
     return Inclusion(line, int(index[1]), hashes, parse_seal(note))

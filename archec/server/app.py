@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from html import escape
 from typing import Protocol
@@ -73,7 +73,7 @@ def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
             yield
 
     app = Router(routes, redirect_slashes=False, lifespan=lifespan)
-    return Observed(app, registry, _parts([one.name for one in capabilities]))
+    return Observed(app, registry, [*(one.name for one in capabilities), "healthz", "metrics"])
 
 
 class _Collected(Collector):
@@ -92,16 +92,6 @@ def _first_page(names: Sequence[str]) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>archec</title></head>\n'
         f"<body><h1>archec {escape(__version__)}</h1>\n<ul>\n{links}</ul></body></html>\n"
     )
-
-
-def _parts(names: Sequence[str]) -> Callable[[str], str]:
-    known = frozenset([*names, "healthz", "metrics"])
-
-    def part_of(path: str) -> str:
-        first = path[1:].partition("/")[0]
-        return first if first in known else "other"
-
-    return part_of
 
 
 class AbsentCapability(Capability):

@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import cache
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -78,18 +78,17 @@ class Sent:
 
 
 class Observed:
-    """An application whose requests are counted and logged. ``part_of`` maps a path to the name of its capability."""
+    """An application whose requests are counted and logged. ``parts`` are the first parts of paths that are counted on
+    their own; all others count as one, because clients choose them."""
 
-    def __init__(self, app: ASGIApp, registry: CollectorRegistry, part_of: Callable[[str], str]) -> None:
-        self._app, self._part_of = app, part_of
+    def __init__(self, app: ASGIApp, registry: CollectorRegistry, parts: Iterable[str]) -> None:
+        self._app, self._parts = app, frozenset(parts)
         requests = Counter(
             "archec_http_requests", "Requests that were answered.", ("part", "status"), registry=registry
         )
         sent = Counter("archec_http_sent_bytes", "Bytes of bodies sent.", ("part",), registry=registry)
         self._requests, self._sent = cache(requests.labels), cache(sent.labels)
-        self._active = 0
-        active = Gauge("archec_http_requests_active", "Requests in progress.", registry=registry)
-        active.set_function(lambda: self._active)
+        self._active = Gauge("archec_http_requests_active", "Requests in progress.", registry=registry)
         self._seconds = Histogram("archec_http_request_seconds", "Time to answer.", buckets=_BUCKETS, registry=registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,7 +97,7 @@ class Observed:
             return
         begun = time.monotonic()
         sent = scope[SENT] = Sent(send)
-        self._active += 1
+        self._active.inc()
         try:
             await self._app(scope, receive, sent.send)
         except Exception as error:
@@ -114,8 +113,9 @@ class Observed:
                 await _refusal(error)(scope, receive, sent.send)
         finally:
             seconds = time.monotonic() - begun
-            part = self._part_of(scope["path"])
-            self._active -= 1
+            first = scope["path"][1:].partition("/")[0]
+            part = first if first in self._parts else "other"
+            self._active.dec()
             self._requests(part, str(sent.status)).inc()
             self._sent(part).inc(sent.size)
             self._seconds.observe(seconds)
