@@ -17,7 +17,6 @@ from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import HTML, JSON, Exchange, answer
 from archec.access.feeding import add, parse_rows, remove
 from archec.access.index import answer_index, list_sources
-from archec.access.index_files import MAX_LINE
 from archec.access.memento import Addresses, Lost
 from archec.access.posts import Asked, PostedBody, key_of_request, parse_request
 from archec.access.query import Query, all_of, parse_query, whole_url
@@ -115,47 +114,31 @@ class Api:
             exchange.note |= {"kind": "timemap", "url": timemap[3]}
             at = Addresses(base, whole_url(timemap[3]))
             return await memento.timemap(collection, viewer, at, timemap[1], int(timemap[2] or 0), self._lost)
-        if found := _MEMENTO.fullmatch(rest):
-            exchange.note |= {"kind": "replay", "url": found[2]}
-            return await self._replay(exchange, viewer, collection, Addresses(base, whole_url(found[2])), found[1])
-        negotiates = rest.startswith("id_/")
-        url = whole_url(rest.removeprefix("id_/"))
-        exchange.note |= {"kind": "timegate", "url": url}
-        accept = exchange.headers.get("accept-datetime", "")
-        stamp = from_http_date(accept) if accept else ""
-        at = Addresses(base, url)
-        errors = Errors()
+        given = _MEMENTO.fullmatch(rest)
+        url = whole_url(given[2] if given is not None else rest.removeprefix("id_/"))
+        exchange.note |= {"kind": "timegate" if given is None else "replay", "url": url}
+        if given is not None:
+            stamp = last_moment(given[1])
+        else:
+            accept = exchange.headers.get("accept-datetime", "")
+            stamp = from_http_date(accept) if accept else ""
+        at, errors = Addresses(base, url), Errors()
         view = await memento.view(collection, viewer, url, stamp, errors)
         if view is None:
             return memento.no_memento(viewer, errors)
-        if negotiates:
-            return await self._replay(exchange, viewer, collection, at, view.chosen.timestamp, negotiated=True)
-        return memento.timegate(at, view, await to_thread.run_sync(self._lost, url), errors)
-
-    async def _replay(
-        self,
-        exchange: Exchange,
-        viewer: Viewer,
-        collection: Collection,
-        at: Addresses,
-        stamp: str,
-        *,
-        negotiated: bool = False,
-    ) -> Response:
-        errors = Errors()
-        view = await memento.view(collection, viewer, at.url, last_moment(stamp), errors)
-        if view is None:
-            return memento.no_memento(viewer, errors)
-        varies = [("Vary", "accept-datetime")] if negotiated else []
-        if view.chosen.timestamp != stamp:
-            return answer(302, b"", HTML, [("Location", at.memento(view.chosen)), *varies])
-        loaded = await load(collection, all_of(at.url, stamp), viewer, errors)
+        if given is None and not rest.startswith("id_/"):
+            return memento.timegate(at, view, await to_thread.run_sync(self._lost, url), errors)
+        stamp = view.chosen.timestamp
+        if given is not None and stamp != given[1]:
+            return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
+        loaded = await load(collection, all_of(url, stamp), viewer, errors)
         if loaded.row.timestamp != stamp:
             await loaded.record.close()
+            varies = [("Vary", "accept-datetime")] if given is None else []
             return answer(302, b"", HTML, [("Location", at.memento(loaded.row)), *varies])
         exchange.note["source"] = loaded.row.origin.source
         async with ClosedOnFailure(loaded.record.close):
-            return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)
+            return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=given is None)
 
     async def _available(self, exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
         url, stamp = exchange.take.one("url"), exchange.take.one("timestamp")
@@ -181,7 +164,7 @@ class Api:
         if collection.fed is None:
             raise Refused(400, "no index of this collection can be written")
         skips_bad = exchange.take.one("badLines") == "skip"
-        lines = parse_rows((await self._body(exchange)).lines(MAX_LINE), skip_bad=skips_bad)
+        lines = parse_rows((await self._body(exchange)).lines(), skip_bad=skips_bad)
         change, done = (remove, "Deleted") if mode == "delete" else (add, "Added")
         count = await to_thread.run_sync(change, collection.fed, lines)
         return answer(200, f"{done} {count} records\n", "text/plain")

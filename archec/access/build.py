@@ -39,7 +39,6 @@ def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCap
             raise ConfigError(f"{config.place('access.default')}: there is no collection {default}")
         known = [*([archive] if archive is not None and archive not in builder.archives else []), *builder.archives]
         gate = Gate(config, partial(looking_up, known))
-        gate.check()
         yield AccessCapability(config, collections, gate, partial(lost_in, builder.archives), builder.web)
 
 

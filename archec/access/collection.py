@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -12,6 +13,7 @@ from typing import TypeVar
 
 from anyio import to_thread
 
+from archec.access.errors import MayBlock
 from archec.access.loading import Loader
 from archec.access.ordering import merge_rows
 from archec.access.query import Query
@@ -46,9 +48,8 @@ class Step:
         local = [one for one in self.local if query.wants(one.name)]
         remote = [one for one in self.remote if query.wants(one.name)]
         if not remote and is_short(query):
-            at_once = [one.parts_at_once(query, errors) for one in local]
-            if None not in at_once:
-                return merge_rows([part for parts in at_once for part in parts or ()], query)
+            with suppress(MayBlock):
+                return merge_rows([part for one in local for part in one.parts(query, errors, at_once=True)], query)
         begin, in_thread = asyncio.create_task, partial(to_thread.run_sync, abandon_on_cancel=True)
         asked: dict[asyncio.Task[Sequence[Iterator[Row]]], Source] = {
             **{begin(in_thread(partial(one.parts, query, errors))): one for one in local},

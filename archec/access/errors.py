@@ -13,20 +13,18 @@ CHALLENGE = (
 
 
 class SourceFailed(ArchecError):
-    """A source cannot answer; the other sources still can. The message is for the client: it contains no path and no
-    address."""
+    """A source cannot answer, or a record cannot be loaded; the other sources, or the next rows, still can. The message
+    is for the client: it contains no path and no address."""
 
     http_status = 503
 
 
-class LoadFailed(ArchecError):
-    """A record cannot be loaded; the next row is tried."""
-
-    http_status = 503
-
-
-class NotInTime(LoadFailed):
+class NotInTime(SourceFailed):
     """The server of a source timed out: no other row of that source is tried."""
+
+
+class MayBlock(Exception):
+    """What was to be read at once may take longer than switching to a thread."""
 
 
 class Refused(ArchecError):

@@ -17,7 +17,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 
-from archec.access.index_files import ENDINGS, MAX_LINE, SortedFile, is_header, newer_of, skip_mark, without_mark
+from archec.access.index_files import (
+    ENDINGS,
+    MAX_LINE,
+    SortedFile,
+    is_header,
+    lines_of,
+    newer_of,
+    skip_mark,
+    without_mark,
+)
 from archec.access.posts import key_of_method
 from archec.access.query import key_of
 from archec.access.rows import NOWHERE, Row, any_row, made_line
@@ -259,9 +268,7 @@ def _lines(file: Path) -> Iterator[bytes]:
         return
     with storage_errors(file), open(file, "rb") as opened:
         skip_mark(opened)
-        for line in opened:
-            if line := line.rstrip(b"\r\n"):
-                yield line
+        yield from filter(None, lines_of(opened))
 
 
 def write_lines(file: Path, lines: Iterable[bytes]) -> int:

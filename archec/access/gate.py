@@ -37,7 +37,8 @@ class TransferEnded(ArchecError):
 
 class Gate:
     """See the module docstring. ``looking_up`` returns, for one request, a function that completes what a row says
-    about itself from the catalogue; it is used if the rules need that."""
+    about itself from the catalogue; it is used if the rules need that. Raises ConfigError if the token file cannot be
+    used."""
 
     def __init__(self, config: Config, looking_up: Callable[[], Callable[[Row], Subject]] = lambda: subject_of) -> None:
         self._config, self._looking_up = config, looking_up
@@ -49,9 +50,6 @@ class Gate:
         self._transfers: dict[asyncio.Task[object], Token] = {}
         self.audit = AuditLog(config.path(config.access.audit) if config.access.audit else None)
         self.fault = self._audit_fault = ""
-
-    def check(self) -> None:
-        """Raises ConfigError if the token file cannot be used."""
         self._tokens.tokens()
 
     def enter(self, authorization: str, address: str) -> Viewer:
@@ -121,7 +119,7 @@ class Gate:
                 _log.info("the access rules were reloaded")
                 if changed := ", ".join(_changed(self._initial, fresh)):
                     _log.warning("%s: restart the server to apply the changes of %s", self._config.file, changed)
-            self.check()
+            self._tokens.tokens()
             ended = [task for task, token in self._transfers.items() if not self._tokens.holds(token)]
             self.fault = ""
         except ArchecError as error:

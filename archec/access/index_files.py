@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
-from archec.access.errors import SourceFailed
+from archec.access.errors import MayBlock, SourceFailed
 from archec.access.ordering import OrderedLines
 from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, any_row, cdx_reader
 
@@ -180,10 +180,6 @@ Form = Callable[[bytes], bool]
 """Whether the first line of a file has the expected format."""
 
 
-class NotOpen(Exception):
-    """A file is not open. Opening it may take long, as it may have to be checked."""
-
-
 class IndexFile:
     """A sorted file by its path. It is opened and checked on first use, and again after it has changed. Messages call
     it ``shown_path``, by default its path."""
@@ -198,13 +194,14 @@ class IndexFile:
 
     def opened(self, *, at_once: bool = False) -> tuple[SortedFile, LineReader]:
         """Returns the lines of the file and the function that parses them. Raises SourceFailed if the file cannot be
-        read or is not sorted. With ``at_once``, raises NotOpen instead of opening it."""
+        read or is not sorted. With ``at_once``, raises MayBlock instead of opening it, as it may have to be
+        checked."""
         try:
             stamp = stamp_of(os.stat(self.path))
             known, found, lines = self._known
             if stamp != known or found is None or (lines is None and not found.fault):
                 if at_once:
-                    raise NotOpen
+                    raise MayBlock
                 with self._lock:
                     lines, found = self._opened(stamp)
         except OSError as error:
@@ -265,6 +262,13 @@ def newer_of(path: Path) -> Path:
 def without_mark(start: bytes) -> bytes:
     """The start of a file without its byte order mark, which is not part of the first line."""
     return start.removeprefix(BOM_UTF8)
+
+
+def lines_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Yields the rest of a file as lines without line ends. Those of more than MAX_LINE bytes are split behind the byte
+    after these."""
+    while line := file.readline(MAX_LINE + 1):
+        yield line.rstrip(b"\r\n")
 
 
 def skip_mark(file: IO[bytes]) -> int:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from archec.access.errors import SourceFailed
-from archec.access.index_files import ENDINGS, IndexFile, NotOpen, SortedFile, newer_of
+from archec.access.index_files import ENDINGS, IndexFile, SortedFile, newer_of
 from archec.access.ordering import first_of_each, merge_rows, ordered_rows
 from archec.access.query import Query
 from archec.access.rows import Row, RowOrigin
@@ -40,16 +40,7 @@ class FileSource(LocalSource):
         self._listed = (-1, 0.0)
         self._open: OrderedDict[IndexFile, None] = OrderedDict()
 
-    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        return self._parts(query, errors, at_once=False)
-
-    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
-        try:
-            return self._parts(query, errors, at_once=True)
-        except NotOpen:
-            return None
-
-    def _parts(self, query: Query, errors: Errors, *, at_once: bool) -> Sequence[Iterator[Row]]:
+    def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
         found: dict[Path, Iterator[Row]] = {}
         for file in self._present(errors):
             try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from archec.access.feeding import locked
-from archec.access.index_files import ENDINGS, MAX_LINE, is_header, stamp_of, without_mark
+from archec.access.index_files import ENDINGS, MAX_LINE, is_header, lines_of, stamp_of, without_mark
 from archec.errors import ArchecError, Exit
 from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
@@ -79,15 +79,13 @@ def _sorted(path: Path) -> Sorted | None:
 
 
 def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
-    number = 0
     try:
-        while line := file.readline(MAX_LINE + 1):
-            number += 1
-            if len(line) > MAX_LINE:
+        for number, line in enumerate(lines_of(file), 1):
+            if len(line) >= MAX_LINE:
                 raise Unsortable(f"{path}:{number}: has a line of more than {MAX_LINE} bytes")
             if b"\0" in line:
                 raise Unsortable(f"{path}:{number}: is not text in UTF-8")
-            yield line.rstrip(b"\r\n")
+            yield line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise Unsortable(f"{path}: is a damaged gzip file: {error}") from error
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from anyio import to_thread
 
-from archec.access.errors import LoadFailed, SourceFailed
+from archec.access.errors import SourceFailed
 from archec.access.index_files import IndexFile, skip_mark
 from archec.access.posts import Asked
 from archec.access.record import Record, read_record
@@ -29,7 +29,7 @@ class Loader(Protocol):
 
     async def load(self, row: Row, asked: Asked) -> Record | None:
         """Returns the record of a row, or None if this loader does not handle the row. ``asked`` is the request to send
-        if the record comes from the live web. Raises LoadFailed."""
+        if the record comes from the live web. Raises SourceFailed."""
         ...
 
 
@@ -44,7 +44,7 @@ class WarcResolver(Protocol):
     """Finds a file by its name. It may wait for a server, so it is called in a thread."""
 
     def places(self, filename: str) -> Sequence[WarcPlace]:
-        """The places where the file may be. Raises LoadFailed if the name is refused."""
+        """The places where the file may be. Raises SourceFailed if the name is refused."""
         ...
 
 
@@ -56,17 +56,16 @@ class PrefixResolver:
         self._prefix = prefix if not self._is_url or prefix.endswith("/") or "?" in prefix else prefix + "/"
 
     def places(self, filename: str) -> Sequence[WarcPlace]:
-        if ".." in filename.split("/") or "\x00" in filename or not filename:
-            raise LoadFailed(f"the filename {filename[:100]!r} is refused")
+        is_refused = not filename or ".." in filename.split("/") or "\x00" in filename
         if self._is_url:
-            if filename.startswith("/") or "://" in filename:
-                raise LoadFailed(f"the filename {filename[:100]!r} is refused")
+            is_refused |= filename.startswith("/") or "://" in filename
+        elif filename.startswith("/"):
+            is_refused |= PurePosixPath(self._prefix) not in PurePosixPath(filename).parents
+        if is_refused:
+            raise SourceFailed(f"the filename {filename[:100]!r} is refused")
+        if self._is_url:
             return [WarcPlace(self._prefix + quote(filename, errors="surrogateescape"))]
-        if not filename.startswith("/"):
-            return [WarcPlace(os.path.join(self._prefix, filename))]
-        if PurePosixPath(self._prefix) in PurePosixPath(filename).parents:
-            return [WarcPlace(filename)]
-        raise LoadFailed(f"the filename {filename[:100]!r} is refused")
+        return [WarcPlace(os.path.join(self._prefix, filename))]
 
 
 class ListResolver:
@@ -80,7 +79,7 @@ class ListResolver:
 
     def places(self, filename: str) -> Sequence[WarcPlace]:
         if "\t" in filename or "\n" in filename:
-            raise LoadFailed(f"the filename {filename[:100]!r} is refused")
+            raise SourceFailed(f"the filename {filename[:100]!r} is refused")
         start = filename.encode("utf-8", "surrogateescape") + b"\t"
         try:
             lines, _ = self._file.opened()
@@ -101,7 +100,7 @@ class ListResolver:
                 skip_mark(file)
                 return [line.rstrip(b"\r\n") for line in file if line.startswith(start)]
         except OSError as error:
-            raise LoadFailed(f"the list of files cannot be read: {error.strerror}") from error
+            raise SourceFailed(f"the list of files cannot be read: {error.strerror}") from error
 
 
 class WarcLoader:
@@ -116,7 +115,7 @@ class WarcLoader:
 
     async def load_place(self, row: Row) -> Record | None:
         """Returns the record at the row's ``filename`` and ``offset``, or None if the row has none. Raises
-        LoadFailed."""
+        SourceFailed."""
         filename, offset, length = row.text("filename"), row.text("offset"), row.text("length")
         if not filename or filename == "-" or not _NUMBER.fullmatch(offset):
             return None
@@ -128,16 +127,16 @@ class WarcLoader:
                 record = await read_record(pieces, pieces.aclose, f"{filename} {offset}", is_stored=True)
                 record.body = _named(record.body, filename)
                 return record
-            except LoadFailed as error:
+            except SourceFailed as error:
                 reasons.append(f"{filename}: {error.message}")
-        raise LoadFailed("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
+        raise SourceFailed("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
 
     async def slice(self, filename: str, offset: int, length: int) -> AsyncIterator[bytes]:
-        """Returns the bytes of a range of a file. Raises LoadFailed."""
+        """Returns the bytes of a range of a file. Raises SourceFailed."""
         for place in await self._places(filename):
             if "://" in place.path or os.path.isfile(place.path):
                 return self._pieces(place, offset, length)
-        raise LoadFailed(f"{filename}: not found")
+        raise SourceFailed(f"{filename}: not found")
 
     async def _places(self, filename: str) -> Sequence[WarcPlace]:
         if isinstance(self._resolver, PrefixResolver):
@@ -154,8 +153,8 @@ async def _named(body: AsyncIterator[bytes], filename: str) -> AsyncIterator[byt
     try:
         async for piece in body:
             yield piece
-    except LoadFailed as error:
-        raise LoadFailed(f"{filename}: {error.message}") from error
+    except SourceFailed as error:
+        raise SourceFailed(f"{filename}: {error.message}") from error
 
 
 async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
@@ -164,7 +163,7 @@ async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, 
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise LoadFailed(f"cannot be read: {error.strerror}") from error
+        raise SourceFailed(f"cannot be read: {error.strerror}") from error
     at, inline = offset, bool(length) and length <= _INLINE
     try:
         while True:
@@ -178,6 +177,6 @@ async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, 
             at += len(data)
             yield data
     except OSError as error:
-        raise LoadFailed(f"cannot be read: {error.strerror}") from error
+        raise SourceFailed(f"cannot be read: {error.strerror}") from error
     finally:
         os.close(descriptor)

@@ -14,7 +14,7 @@ from typing import IO
 from anyio import to_thread
 from warcio.recordloader import ArcWarcRecord
 
-from archec.access.errors import LoadFailed
+from archec.access.errors import MayBlock, SourceFailed
 from archec.access.key_ranges import Stretch, origins_of
 from archec.access.ordering import ordered_rows, source_rows
 from archec.access.posts import Asked
@@ -43,22 +43,18 @@ class OwnSource(LocalSource):
         super().__init__(name)
         self._archive = archive
 
-    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+    def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
         if self._archive is None:
             errors[self.name] = "there is no archive"
             return ()
+        if at_once and not self._archive.catalogue.url.startswith("sqlite:"):
+            raise MayBlock  # SQLite is as fast as an index file; a database server may take longer
         origin = RowOrigin(self.name, self.name, TYPE)
         if not query.key:
             return [ordered_rows(Stretch(self._archive, query, _lines_of), any_row, origin, query)]
         obis = _known(self._archive, ids_of(query.url, self._archive.catalogue))
         rows = (row for obi in obis.values() for row in _rows_of(obi, origin) if row.urlkey == query.key)
         return [iter(source_rows(rows, query))]
-
-    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
-        """See :class:`archec.access.sources.LocalSource`. SQLite is as fast as an index file; a database server may
-        take longer."""
-        at_once = self._archive is None or self._archive.catalogue.url.startswith("sqlite:")
-        return self.parts(query, errors) if at_once else None
 
 
 class OwnLoader:
@@ -88,14 +84,14 @@ class OwnLoader:
         obi = _known(self._archive, [obi_id]).get(obi_id)
         entry = obi.history.entry_at(tist) if obi is not None else None
         if obi is None or entry is None or entry[0] != tist or entry[1] is None:
-            raise LoadFailed("is no longer held")
+            raise SourceFailed("is no longer held")
         try:
             made, contents = record_of(self._archive.layout, state(obi, tist, entry[1]))
         except ArchecError as error:
-            raise LoadFailed("its bytes cannot be read") from error
+            raise SourceFailed("its bytes cannot be read") from error
         if contents is not None and contents.sha256 != entry[1]:
             contents.stream.close()
-            raise LoadFailed("its bytes are not those that were noted")
+            raise SourceFailed("its bytes are not those that were noted")
         return made, contents.size if contents is not None else 0
 
 

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import IO, NamedTuple
 from urllib.parse import unquote_plus, urlencode
 
+from archec.access.index_files import lines_of
 from archec.access.query import uri_of
 from archec.access.record import header, parse_headers, read_file
 from archec.errors import UsageError
@@ -50,11 +51,9 @@ class PostedBody:
     def behind(self, size: int) -> PostedBody:
         return PostedBody(self._file, self._begin + size)
 
-    def lines(self, longest: int) -> Iterator[bytes]:
-        """Yields lines without line ends. A line longer than ``longest`` bytes is split after ``longest`` + 1 bytes."""
+    def lines(self) -> Iterator[bytes]:
         self._file.seek(self._begin)
-        while line := self._file.readline(longest + 1):
-            yield line.rstrip(b"\r\n")
+        return lines_of(self._file)
 
     def pieces(self) -> AsyncIterator[bytes]:
         self._file.seek(self._begin)

@@ -16,7 +16,7 @@ from typing import IO
 
 from anyio import to_thread
 
-from archec.access.errors import LoadFailed
+from archec.access.errors import SourceFailed
 from archec.access.stamps import iso_date, of_date
 from archec.server.responses import in_pieces, nothing
 from archec.warc.framing import BlockDigest
@@ -41,7 +41,7 @@ SMALL = 1 << 16
 """Size in bytes up to which a body is read, and sent, as a whole."""
 
 
-class TruncatedRecord(LoadFailed):
+class TruncatedRecord(SourceFailed):
     """A stream ends before the record does."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Record:
         return "" if _is_of_http(given) else given
 
     async def read_if_small(self) -> None:
-        """Reads a small body, so that a read error is found before the response begins. Raises LoadFailed."""
+        """Reads a small body, so that a read error is found before the response begins. Raises SourceFailed."""
         if 0 <= self.size <= SMALL:
             self.body = in_pieces(b"".join([piece async for piece in self.body]))
 
@@ -144,7 +144,7 @@ class ChunkReader:
 
     async def until(self, mark: re.Pattern[bytes], most: int = _MAX_HEAD, *, or_most: bool = False) -> bytes:
         """Reads up to the end of the first match of ``mark``. ``or_most``: if there is none, reads ``most`` bytes.
-        Raises LoadFailed."""
+        Raises SourceFailed."""
         while True:
             found = mark.search(self._data)
             if found is not None or (or_most and len(self._data) >= most):
@@ -152,7 +152,7 @@ class ChunkReader:
                 taken, self._data = self._data[:end], self._data[end:]
                 return taken
             if len(self._data) > most:
-                raise LoadFailed("its header is too large")
+                raise SourceFailed("its header is too large")
             piece = await anext(self._pieces, b"")
             if not piece:
                 raise TruncatedRecord
@@ -173,7 +173,7 @@ class ChunkReader:
 
 
 async def unpacked(source: ChunkReader) -> AsyncGenerator[bytes, None]:
-    """Yields the decompressed bytes of one gzip member. Data that is not gzip is passed through. Raises LoadFailed if
+    """Yields the decompressed bytes of one gzip member. Data that is not gzip is passed through. Raises SourceFailed if
     it is damaged."""
     if await source.ahead(len(_GZIP)) != _GZIP:
         while piece := await source.some(_FILE_PIECE):
@@ -187,7 +187,7 @@ async def unpacked(source: ChunkReader) -> AsyncGenerator[bytes, None]:
         try:
             plain = decompressor.decompress(data, _PIECE)
         except zlib.error as error:
-            raise LoadFailed("it is damaged") from error
+            raise SourceFailed("it is damaged") from error
         if plain:
             yield plain
 
@@ -211,7 +211,7 @@ async def read_record(
 ) -> Record:
     """Reads the record at the beginning of a stream. ``place`` goes into the record id of an ARC record. ``is_stored``:
     it is from a file, so that it must match the checksum of gzip or, if there is none, its digest. (Servers may send
-    records with the digests of others.) Raises LoadFailed."""
+    records with the digests of others.) Raises SourceFailed."""
     source = ChunkReader(pieces)
     plain = unpacked(source)
 
@@ -230,7 +230,7 @@ async def read_record(
             headers: Headers = parse_headers(raw.partition(b"\n")[2])
             version = first.strip().decode("latin-1")
             if version not in _VERSIONS:
-                raise LoadFailed("it has an unknown version of WARC")
+                raise SourceFailed("it has an unknown version of WARC")
         else:
             headers, raw, version = arc_headers(first.rstrip(b"\r\n"), place), b"", "WARC/1.0"
         size = _length(headers)
@@ -260,13 +260,13 @@ async def _body(reader: ChunkReader, size: int, seen: BlockDigest, *, is_packed:
         seen.update(piece)
     # the last piece is held back: without it the client knows that something is wrong
     if not (is_packed and await _has_checksum(reader)) and not seen.matches:
-        raise LoadFailed("it does not match its digest")
+        raise SourceFailed("it does not match its digest")
     yield piece
 
 
 async def _has_checksum(reader: ChunkReader) -> bool:
-    """Whether what follows a record is the end of its gzip member, with the right checksum. Raises LoadFailed if it is
-    wrong."""
+    """Whether what follows a record is the end of its gzip member, with the right checksum. Raises SourceFailed if it
+    is wrong."""
     with suppress(TruncatedRecord):  # the length in the index is wrong
         while after := await reader.some(_PIECE):
             if after.strip(END):
@@ -278,7 +278,7 @@ async def _has_checksum(reader: ChunkReader) -> bool:
 def _length(headers: Headers) -> int:
     found = {value for name, value in headers if name.lower() == "content-length"}
     if len(found) != 1 or not re.fullmatch("[0-9]{1,18}", text := found.pop()):
-        raise LoadFailed("it has no valid Content-Length")
+        raise SourceFailed("it has no valid Content-Length")
     return int(text)
 
 
@@ -295,7 +295,7 @@ def arc_headers(line: bytes, place: str) -> Headers:
     """Converts the header line of an ARC record to a WARC header."""
     match = _ARC.fullmatch(line)
     if match is None:
-        raise LoadFailed("it is neither a WARC nor an ARC record")
+        raise SourceFailed("it is neither a WARC nor an ARC record")
     url, address, stamp, mime, length = (part.decode("utf-8", "replace").strip() for part in match.groups(b""))
     url = url.replace(" ", "%20")
     is_http = url.lower().startswith(("http:", "https:"))
@@ -317,7 +317,7 @@ async def read_file(file: IO[bytes]) -> AsyncIterator[bytes]:
 
 
 async def exactly(pieces: AsyncIterator[bytes], size: int, skip: int = 0) -> AsyncIterator[bytes]:
-    """Yields ``size`` bytes after the first ``skip``. Raises LoadFailed if there are fewer."""
+    """Yields ``size`` bytes after the first ``skip``. Raises SourceFailed if there are fewer."""
     if not size:
         return
     async for piece in pieces:
@@ -338,7 +338,7 @@ async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     first = True
     while True:
         line = b""
-        with suppress(LoadFailed):
+        with suppress(SourceFailed):
             line = await reader.until(_LINE_END, 1 << 12)
         match = _CHUNK_SIZE.fullmatch(line.partition(b";")[0].strip())
         if match is None:
@@ -358,5 +358,5 @@ async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 return
             size -= len(piece)
             yield piece
-        with suppress(LoadFailed):
+        with suppress(SourceFailed):
             await reader.until(_LINE_END, 1 << 12)

@@ -14,7 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from archec.access.errors import LoadFailed, SourceFailed
+from archec.access.errors import MayBlock, SourceFailed
 from archec.access.loading import WarcPlace
 from archec.access.ordering import ordered_rows
 from archec.access.query import Query
@@ -59,7 +59,9 @@ class RedisSource(LocalSource):
         super().__init__(name)
         self._client, self._key = connect(url, timeout)
 
-    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+    def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
+        if at_once:
+            raise MayBlock
         try:
             keys = self._keys()
         except redis.RedisError as error:
@@ -91,7 +93,7 @@ class RedisResolver:
         try:
             found: Any = self._client.hget(self._key, filename)
         except redis.RedisError as error:
-            raise LoadFailed(_reason(error)) from error
+            raise SourceFailed(_reason(error)) from error
         return [WarcPlace(bytes(found).decode("utf-8", "surrogateescape"))] if found is not None else []
 
 

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from anyio import CancelScope, to_thread
 
-from archec.access.errors import LoadFailed, SourceFailed
-from archec.access.index_files import MAX_LINE
+from archec.access.errors import SourceFailed
+from archec.access.index_files import lines_of
 from archec.access.posts import PostedBody
 from archec.access.query import joined
 from archec.access.record import ChunkReader, unpacked
@@ -22,7 +22,6 @@ from archec.access.sources import in_time
 from archec.web.door import Response, Sender, WebError, trusted
 
 _IN_MEMORY = 4 << 20
-_BLOCK = 1 << 16
 MAX_ANSWER = 4 << 30
 """Maximum size in bytes of the response of an index, and of a body of unknown length."""
 _MIN_RATE = 100_000
@@ -53,9 +52,9 @@ class Web:
         body: PostedBody | None = None,
     ) -> Response:
         """Returns a response whose body has not been read, and which the caller closes. Redirects are not followed.
-        Only the origin of ``own`` is trusted, and receives its user and password. Raises LoadFailed."""
+        Only the origin of ``own`` is trusted, and receives its user and password. Raises SourceFailed."""
         if self.sender is None:
-            raise LoadFailed("the server is not running")
+            raise SourceFailed("the server is not running")
         try:
             at, named = trusted(url, own) if own else (url, False)
             content = None
@@ -63,7 +62,7 @@ class Web:
                 headers, content = {**(headers or {}), "Content-Length": str(body.size)}, body.pieces()
             return await self.sender.send(method, at, headers, content, named=named)
         except WebError as error:
-            raise LoadFailed(error.message) from error
+            raise SourceFailed(error.message) from error
 
 
 async def followed(
@@ -85,8 +84,8 @@ async def followed(
         response.close()
         url = joined(url, location)
         if not url:
-            raise LoadFailed("it redirects to an invalid URL")
-    raise LoadFailed("too many redirects")
+            raise SourceFailed("it redirects to an invalid URL")
+    raise SourceFailed("too many redirects")
 
 
 class Fetched(NamedTuple):
@@ -98,17 +97,9 @@ class Fetched(NamedTuple):
     body: IO[bytes]
 
     def lines(self) -> Iterator[bytes]:
-        """Yields the lines of the body without line ends, and closes the file after the last."""
-        rest = b""
+        """Yields the lines of the body, and closes the file after the last."""
         with self.body as body:
-            while block := body.read(_BLOCK):
-                *lines, rest = (rest + block).split(b"\n")
-                yield from lines
-                if len(rest) > MAX_LINE:
-                    yield rest
-                    rest = b""
-        if rest:
-            yield rest
+            yield from lines_of(body)
 
 
 async def fetch(
@@ -125,15 +116,12 @@ async def fetch(
     by the data that arrive; None if the caller limits the time. Raises SourceFailed."""
     with ExitStack() as stack:
         body = stack.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
-        try:
-            with nullcontext() if seconds is None else in_time(seconds) as scope:
-                response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
-                try:
-                    await spooled(response, body, MAX_ANSWER, scope, _plain(response))
-                finally:
-                    response.close()
-        except LoadFailed as error:
-            raise SourceFailed(error.message) from error
+        with nullcontext() if seconds is None else in_time(seconds) as scope:
+            response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
+            try:
+                await spooled(response, body, scope, _plain(response))
+            finally:
+                response.close()
         if response.status_code == 404:
             return None
         if response.status_code >= 400 or (response.status_code != 200 and method != "HEAD"):
@@ -146,37 +134,36 @@ async def fetch(
 async def spooled(
     response: Response,
     file: IO[bytes],
-    limit: int,
     scope: CancelScope | None = None,
     plain: AsyncIterator[bytes] | None = None,
 ) -> int:
     """Writes the body of a response, or what it is decompressed (``plain``), to a file and returns its size. What
-    arrives extends the deadline of ``scope``. Raises SourceFailed if it is larger than ``limit`` bytes, and LoadFailed
-    if it is cut off or the disk is full."""
+    arrives extends the deadline of ``scope``. Raises SourceFailed if it is larger than MAX_ANSWER bytes or is cut off,
+    and if the disk is full."""
     size, first = 0, scope.deadline if scope is not None else 0.0
     try:
         async for piece in plain or response:
             size += len(piece)
-            if size > limit:
-                raise SourceFailed(f"its answer is larger than {limit} bytes")
+            if size > MAX_ANSWER:
+                raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
             if scope is not None:
                 scope.deadline = first + min(response.received / _MIN_RATE, _MAX_EXTENSION)
             try:
                 await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
             except OSError as error:
-                raise LoadFailed(f"its answer cannot be kept: {error.strerror}") from error
+                raise SourceFailed(f"its answer cannot be kept: {error.strerror}") from error
     except WebError as error:
-        raise LoadFailed(error.message) from error
+        raise SourceFailed(error.message) from error
     return size
 
 
 async def arriving(response: Response) -> AsyncIterator[bytes]:
-    """Yields the body of a response. Raises LoadFailed."""
+    """Yields the body of a response. Raises SourceFailed."""
     try:
         async for piece in response:
             yield piece
     except WebError as error:
-        raise LoadFailed(error.message) from error
+        raise SourceFailed(error.message) from error
 
 
 def _plain(response: Response) -> AsyncIterator[bytes] | None:
@@ -184,10 +171,10 @@ def _plain(response: Response) -> AsyncIterator[bytes] | None:
     headers = response.headers
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
-        raise LoadFailed("its answer has an encoding that was not requested")
+        raise SourceFailed("its answer has an encoding that was not requested")
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:18]) > MAX_ANSWER:
-        raise LoadFailed(f"its answer is larger than {MAX_ANSWER} bytes")
+        raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
     return unpacked(ChunkReader(response)) if encoding.endswith("gzip") else None
 
 

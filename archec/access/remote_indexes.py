@@ -129,7 +129,7 @@ class CdxSource(RemoteSource):
         start, end, _ = query.range
         line, rows = b"", 0
         for line in filter(None, answer.lines()):
-            row = any_row(line.rstrip(b"\r"), origin)
+            row = any_row(line, origin)
             if row is None or not row.fields.get("url"):
                 continue
             rows += 1

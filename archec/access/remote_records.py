@@ -11,10 +11,10 @@ from contextlib import AsyncExitStack, aclosing
 from http.client import responses
 from typing import TypeVar
 
-from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
+from archec.access.errors import NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
 from archec.access.record import ClosedOnFailure, Record, exactly, read_file, read_record
-from archec.access.remote import MAX_ANSWER, Health, Web, arriving, followed, spooled
+from archec.access.remote import Health, Web, arriving, followed, spooled
 from archec.access.rows import Row
 from archec.access.sources import in_time
 from archec.access.stamps import from_http_date, iso_date, now_stamp
@@ -50,13 +50,10 @@ class ReplayLoader:
         if row.origin.type == "live" and asked.method not in self._methods:
             raise Refused(405, f"{asked.method} is not allowed on the live web", (("Allow", ", ".join(self._methods)),))
         stack = AsyncExitStack()
-        try:
-            async with ClosedOnFailure(stack.aclose):
-                with in_time(self._seconds):
-                    response, final = await self._answered(stack, row, url, asked)
-                return await self._record(stack, row, response, final)
-        except SourceFailed as error:
-            raise NotInTime(error.message) from error
+        async with ClosedOnFailure(stack.aclose):
+            with in_time(self._seconds):
+                response, final = await self._answered(stack, row, url, asked)
+            return await self._record(stack, row, response, final)
 
     async def _answered(self, stack: AsyncExitStack, row: Row, url: str, asked: Asked) -> tuple[Response, str]:
         """The response for a row and its URL. Redirects on the live web are captures, too, and are not followed."""
@@ -69,7 +66,7 @@ class ReplayLoader:
         response, final = await followed(self._web, "GET", url, own, is_final=_is_memento)
         stack.push_async_callback(response.aclose)
         if response.status_code >= 400 and not _is_memento(response):
-            raise LoadFailed(f"HTTP {response.status_code}")
+            raise SourceFailed(f"HTTP {response.status_code}")
         return response, final
 
     async def _record(self, stack: AsyncExitStack, row: Row, response: Response, url: str) -> Record:
@@ -107,7 +104,7 @@ class ReplayLoader:
         spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by the stack
         stack.callback(spool.close)
         with in_time(self._seconds) as scope:
-            size = await spooled(response, spool, MAX_ANSWER, scope)
+            size = await spooled(response, spool, scope)
         spool.seek(0)
         return size, read_file(spool)
 
@@ -123,18 +120,18 @@ class RangeReader:
         self._web, self._seconds, self._health = web, seconds, Health()
 
     async def pieces(self, url: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
-        """Yields the bytes of a range. If ``length`` is 0, it has no end and the caller stops. Raises LoadFailed."""
+        """Yields the bytes of a range. If ``length`` is 0, it has no end and the caller stops. Raises SourceFailed."""
         last = str(offset + length - 1) if length else ""
         headers = {"Range": f"bytes={offset}-{last}"}
         if self._health.is_out:
-            raise LoadFailed("the server is left out for a while: it keeps failing")
+            raise SourceFailed("the server is left out for a while: it keeps failing")
         sending = followed(self._web, "GET", url, url, headers=headers)
         response, _ = await self._in_time(sending, self._seconds)
         async with aclosing(response):
             if response.status_code == 200 and offset:
-                raise LoadFailed("the server does not serve ranges")
+                raise SourceFailed("the server does not serve ranges")
             if response.status_code not in (200, 206):
-                raise LoadFailed(f"HTTP {response.status_code}")
+                raise SourceFailed(f"HTTP {response.status_code}")
             stream, given, seconds = arriving(response), 0, self._seconds
             while not length or given < length:
                 began = time.monotonic()
@@ -149,13 +146,13 @@ class RangeReader:
                 yield piece
 
     async def _in_time(self, answer: Awaitable[T], seconds: float) -> T:
-        """Awaits with a timeout. Raises LoadFailed. ``seconds`` is what remains of the server's time."""
+        """Awaits with a timeout. Raises SourceFailed. ``seconds`` is what remains of the server's time."""
         try:
             with in_time(seconds):
                 return await answer
-        except SourceFailed as error:
+        except NotInTime as error:
             self._health.failed()
-            raise LoadFailed(f"no answer within {self._seconds:g} s") from error
+            raise SourceFailed(f"no answer within {self._seconds:g} s") from error
 
 
 def _is_memento(response: Response) -> bool:

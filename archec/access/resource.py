@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection, Step, first_of
-from archec.access.errors import LoadFailed, NotInTime, Refused
+from archec.access.errors import NotInTime, Refused, SourceFailed
 from archec.access.exchange import answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
 from archec.access.posts import Asked
@@ -65,9 +65,9 @@ async def load(collection: Collection, query: Query, viewer: Viewer, errors: Err
             try:
                 async with ClosedOnFailure(record.close):
                     if row.origin.type != "live" and is_self_redirect(record, row.url):
-                        raise LoadFailed(f"Self Redirect {row.url} -> {record.http_header('location')[:200]}")
+                        raise SourceFailed(f"Self Redirect {row.url} -> {record.http_header('location')[:200]}")
                     return Loaded(row, await resolved(collection, row, record, viewer, errors))
-            except LoadFailed as error:
+            except SourceFailed as error:
                 errors[row.origin.source] = error.message
     raise refused or viewer.nothing(_NOT_FOUND, errors)
 
@@ -86,7 +86,7 @@ async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Aske
                 async with ClosedOnFailure(record.close):
                     check_record(record, row, viewer)
                 return record
-        except LoadFailed as error:
+        except SourceFailed as error:
             reasons.append(error.message)
             if isinstance(error, NotInTime):
                 errors.silent.add(row.origin.source)
@@ -120,7 +120,7 @@ def is_self_redirect(record: Record, url: str) -> bool:
 async def resolved(collection: Collection, row: Row, record: Record, viewer: Viewer, errors: Errors) -> Record:
     """Returns the record, or for a revisit a response with the payload of the capture that it refers to.
 
-    Raises LoadFailed if that capture is not found. It is not needed for a revisit that redirects.
+    Raises SourceFailed if that capture is not found. It is not needed for a revisit that redirects.
     """
     if record.type != "revisit":
         return record
@@ -128,7 +128,7 @@ async def resolved(collection: Collection, row: Row, record: Record, viewer: Vie
         return _as_response(record, record.http, None)
     original = await _original(collection, row, record, viewer, errors)
     if original is None:
-        raise LoadFailed("Original for revisit record could not be loaded")
+        raise SourceFailed("Original for revisit record could not be loaded")
     await record.close()
     http = _merged_http(record.http, original) if record.http else original.http
     return _as_response(record, http, original)

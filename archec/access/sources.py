@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from anyio import CancelScope, current_time
 
-from archec.access.errors import SourceFailed
+from archec.access.errors import NotInTime, SourceFailed
 from archec.access.query import Query
 from archec.access.rows import Row
 
@@ -67,13 +67,10 @@ class AskedSource(Source):
 class LocalSource(Source):
     """A local index. Reading its rows may block, so many rows are read in a thread."""
 
-    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """As :meth:`AskedSource.ask`."""
+    def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
+        """As :meth:`AskedSource.ask`. With ``at_once``, raises MayBlock unless reading a few rows is faster than
+        switching to a thread."""
         raise NotImplementedError
-
-    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
-        """As ``parts``, if reading a few rows is faster than switching to a thread. None if it may block."""
-        return None
 
     def prepare(self) -> None:
         """One-time work before the first use, if any. May take long."""
@@ -89,8 +86,8 @@ def guarded(rows: Iterator[Row], name: str, errors: Errors) -> Iterator[Row]:
 
 @contextmanager
 def in_time(seconds: float) -> Iterator[CancelScope]:
-    """Limits the time of a block. Raises SourceFailed when it is up."""
+    """Limits the time of a block. Raises NotInTime when it is up."""
     with CancelScope(deadline=current_time() + seconds) as scope:
         yield scope
     if scope.cancelled_caught:
-        raise SourceFailed(f"no answer within {seconds:g} s")
+        raise NotInTime(f"no answer within {seconds:g} s")

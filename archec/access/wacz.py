@@ -14,14 +14,15 @@ import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from archec.access.errors import LoadFailed
+from archec.access.errors import MayBlock, SourceFailed
 from archec.access.index_files import ENDINGS, MAX_UNPACKED, IndexFile
 from archec.access.index_folders import SUMMARIES, FileSource
 from archec.access.loading import WarcPlace
 from archec.access.query import Query
+from archec.access.rows import Row
 from archec.access.sources import Errors
 
 _INDEXES = "indexes/"
@@ -44,8 +45,10 @@ class WaczSource(FileSource):
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
 
-    def parts_at_once(self, query: Query, errors: Errors) -> None:
-        """The index may have to be extracted."""
+    def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
+        if at_once:  # the index may have to be extracted
+            raise MayBlock
+        return super().parts(query, errors)
 
     def faults(self) -> Iterable[str]:
         return [self._fault] if self._fault else super().faults()
@@ -102,10 +105,10 @@ class WaczResolver:
             if stamp != self._stamp:
                 self._offsets, self._stamp = _offsets(self._path), stamp
         except _FAULTS as error:
-            raise LoadFailed("the WACZ file cannot be read") from error
+            raise SourceFailed("the WACZ file cannot be read") from error
         offset = self._offsets.get(filename.removeprefix(_ARCHIVE))
         if offset == _PACKED:
-            raise LoadFailed(f"{filename} is compressed in the WACZ file, where it must be stored as it is")
+            raise SourceFailed(f"{filename} is compressed in the WACZ file, where it must be stored as it is")
         return [WarcPlace(str(self._path), offset)] if offset is not None else []
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection, Step
-from archec.access.errors import LoadFailed, Refused
+from archec.access.errors import Refused, SourceFailed
 from archec.access.exchange import Exchange, answer
 from archec.access.loading import WarcLoader
 from archec.access.query import Query, all_of, key_range
@@ -68,7 +68,7 @@ async def _row_at(step: Step, viewer: Viewer, loader: WarcLoader, filename: str,
         if not record.url or not record.timestamp:
             return None
         queries = _queries(record.url, record.timestamp)
-    except (LoadFailed, UsageError):
+    except (SourceFailed, UsageError):
         return None
     for query in queries:
         rows = await step.answer(query, Errors(), viewer)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from warcio.recordloader import ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser, StatusAndHeadersParserException
 
-from archec.access.errors import LoadFailed
+from archec.access.errors import SourceFailed
 from archec.access.feeding import locked, write_lines
 from archec.access.posts import Asked, PostedBody, key_of_request
 from archec.access.query import key_of
@@ -44,7 +44,7 @@ _HEAD = 1 << 13
 _MAX_LINE = 1 << 20
 _REQUEST = StatusAndHeadersParser(ArcWarcRecordLoader.HTTP_VERBS, verify=False)
 _RESPONSE = StatusAndHeadersParser(ArcWarcRecordLoader.HTTP_TYPES, verify=False)
-_UNPARSABLE = (LoadFailed, StatusAndHeadersParserException, EOFError, ValueError)
+_UNPARSABLE = (SourceFailed, StatusAndHeadersParserException, EOFError, ValueError)
 _MAX_REASON = 200
 """Characters of an error message, which may quote the file."""
 

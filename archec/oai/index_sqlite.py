@@ -38,7 +38,6 @@ CREATE TABLE path (path TEXT PRIMARY KEY, s INTEGER NOT NULL UNIQUE) WITHOUT ROW
 CREATE TABLE total (s INTEGER, kind INTEGER, items INTEGER NOT NULL, PRIMARY KEY (s, kind)) WITHOUT ROWID;
 """
 _ROW = "item.n, item.kind, item.local, item.obi, item.deleted, item.sets"
-_MAX_PARAMETERS = 500
 _MAX_NUMBERS = 100_000
 """Maximum number of set numbers kept in memory while writing."""
 _ALL = 0
@@ -90,14 +89,10 @@ class SQLiteIndex(Index):
 
     def _old(self, chunk: Iterable[str]) -> dict[str, _Old]:
         """The items of a chunk that are in the index."""
-        names = sorted(chunk)
-        found: dict[str, _Old] = {}
-        for i in range(0, len(names), _MAX_PARAMETERS):
-            part = names[i : i + _MAX_PARAMETERS]
-            marks = ",".join("?" * len(part))
-            sql = f"SELECT local, n, stamp, mark, deleted, sets, gone FROM item WHERE local IN ({marks})"
-            found.update((row[0], row[1:]) for row in self._writer.fetch(sql, tuple(part)))
-        return found
+        names = tuple(chunk)
+        marks = ",".join("?" * len(names))
+        sql = f"SELECT local, n, stamp, mark, deleted, sets, gone FROM item WHERE local IN ({marks})"
+        return {row[0]: row[1:] for row in self._writer.fetch(sql, names)}
 
     def _put(
         self, db: sqlite3.Connection, changed: Iterable[IndexEntry], old: Mapping[str, _Old], stamp: int | None
