@@ -57,16 +57,12 @@ class Gate:
         if the tokens cannot be read."""
         rules = self.rules
         look_up = self._looking_up() if rules.need_catalogue else subject_of
-        if not authorization:
-            if not rules.may_open:
-                raise unauthorized()
-            return Viewer(None, address, rules, look_up)
         text = token_of(authorization)
         try:
             token = self._tokens.find(text) if text else None
         except ConfigError as error:
             raise Refused(503, "Temporarily unavailable") from error
-        if token is None:
+        if token is None and (authorization or not rules.may_open):
             raise unauthorized()
         return Viewer(token, address, rules, look_up)
 

@@ -64,14 +64,10 @@ class SortedFile:
     def __init__(self, descriptor: int, begin: int, name: str) -> None:
         self._descriptor, self._begin, self._name = descriptor, begin, name
         weakref.finalize(self, os.close, descriptor)
-        self._size = os.fstat(descriptor).st_size
+        self.size = os.fstat(descriptor).st_size
+        """Size of the file in bytes when it was opened."""
         self._last = (b"", (begin, 0, list[bytes](), begin))
         self._probes: dict[tuple[int, int], tuple[int, bytes, int]] = {}
-
-    @property
-    def size(self) -> int:
-        """Size of the file in bytes when it was opened."""
-        return self._size
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
         _, before, lines, at = self._found(start)
@@ -83,7 +79,7 @@ class SortedFile:
                     return
                 if line:
                     yield line
-            if at >= self._size:
+            if at >= self.size:
                 break
             data, block = self._pread(block, at), _BLOCK
             at += len(data)
@@ -122,7 +118,7 @@ class SortedFile:
         known, found = self._last
         if key == known:  # a query for the closest rows reads from the same line in both directions
             return found
-        low, high = self._begin, self._size
+        low, high = self._begin, self.size
         needed, probes = len(key), self._probes
         while high - low > _WINDOW:
             span = (low, high)
@@ -143,7 +139,7 @@ class SortedFile:
 
     def key_at(self, position: int) -> bytes:
         """The line that contains the byte at ``position``."""
-        _, line, _ = self._line_at(position, self._begin, self._size, MAX_LINE)
+        _, line, _ = self._line_at(position, self._begin, self.size, MAX_LINE)
         return line
 
     def _line_at(self, position: int, low: int, high: int, needed: int) -> tuple[int, bytes, int]:
@@ -167,7 +163,7 @@ class SortedFile:
             data = os.pread(self._descriptor, size, at)
         except OSError as error:
             raise SourceFailed(f"{self._name}: cannot be read: {error.strerror}") from error
-        if len(data) < min(size, self._size - at):
+        if len(data) < min(size, self.size - at):
             raise SourceFailed(f"{self._name}: was truncated while it was read")
         return data
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -22,7 +21,7 @@ from archec.access.zipnum import ZipNumFile
 SUMMARIES = (".idx", ".summary")
 """The endings of names of summaries of ZipNum indexes."""
 _MAX_OPEN = 200
-"""Maximum number of open files of a directory."""
+"""Number of files of a directory that stay open between queries."""
 _SETTLED = 2.0
 """Age in seconds from which a directory's mtime accounts for all changes: file systems record it with a coarse
 resolution."""
@@ -38,18 +37,18 @@ class FileSource(LocalSource):
         self._newer = newer_of(path) if type_ == "file" and path.name.endswith(".cdxj") else None
         self._files: dict[str, IndexFile] = {}
         self._listed = (-1, 0.0)
-        self._open: OrderedDict[IndexFile, None] = OrderedDict()
 
     def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
         found: dict[Path, Iterator[Row]] = {}
-        for file in self._present(errors):
+        for number, file in enumerate(self._present(errors)):
             try:
                 lines, read = file.lines(at_once=at_once)
                 rows = ordered_rows(lines, read, RowOrigin(file.name, self.name, self.type), query)
                 found[file.path] = guarded(rows, file.name, errors)
             except SourceFailed as error:
                 errors[file.name] = error.message
-            self._keep(file)
+            if number >= _MAX_OPEN:
+                file.forget()
         has_newer = len(found) > 1 and any(path.name.endswith(",new.cdxj") for path in found)
         for path in [one for one in found if one.suffix == ".cdxj"] if has_newer else ():
             if (newer := newer_of(path)) in found:
@@ -57,10 +56,11 @@ class FileSource(LocalSource):
         return list(found.values())
 
     def prepare(self) -> None:
-        for file in self._present(Errors()):
+        for number, file in enumerate(self._present(Errors())):
             with suppress(SourceFailed):  # faults() reports it
                 file.opened()
-                self._keep(file)
+            if number >= _MAX_OPEN:
+                file.forget()
 
     def faults(self) -> Iterable[str]:
         """The faults of its files. An empty directory is not a fault: every answer reports it."""
@@ -117,12 +117,3 @@ class FileSource(LocalSource):
         if self.type == "zipnum" or path.name.endswith(SUMMARIES):
             return ZipNumFile(path, name, self._packed and self._packed / path.name)
         return IndexFile(path, name, shown_path=self._packed and self._packed / path.name)
-
-    def _keep(self, file: IndexFile) -> None:
-        """Marks a file as recently used, and closes the least recently used one if more than ``_MAX_OPEN`` are open."""
-        if len(self._files) <= _MAX_OPEN:
-            return
-        self._open.pop(file, None)
-        self._open[file] = None
-        if len(self._open) > _MAX_OPEN:
-            self._open.popitem(last=False)[0].forget()

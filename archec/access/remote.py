@@ -141,19 +141,16 @@ async def spooled(
     arrives extends the deadline of ``scope``. Raises SourceFailed if it is larger than MAX_ANSWER bytes or is cut off,
     and if the disk is full."""
     size, first = 0, scope.deadline if scope is not None else 0.0
-    try:
-        async for piece in plain or response:
-            size += len(piece)
-            if size > MAX_ANSWER:
-                raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
-            if scope is not None:
-                scope.deadline = first + min(response.received / _MIN_RATE, _MAX_EXTENSION)
-            try:
-                await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
-            except OSError as error:
-                raise SourceFailed(f"its answer cannot be kept: {error.strerror}") from error
-    except WebError as error:
-        raise SourceFailed(error.message) from error
+    async for piece in plain or arriving(response):
+        size += len(piece)
+        if size > MAX_ANSWER:
+            raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
+        if scope is not None:
+            scope.deadline = first + min(response.received / _MIN_RATE, _MAX_EXTENSION)
+        try:
+            await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
+        except OSError as error:
+            raise SourceFailed(f"its answer cannot be kept: {error.strerror}") from error
     return size
 
 
@@ -175,7 +172,7 @@ def _plain(response: Response) -> AsyncIterator[bytes] | None:
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:18]) > MAX_ANSWER:
         raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
-    return unpacked(ChunkReader(response)) if encoding.endswith("gzip") else None
+    return unpacked(ChunkReader(arriving(response))) if encoding.endswith("gzip") else None
 
 
 class Health:

@@ -10,7 +10,7 @@ from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Filter, Query, joined, key_of, uri_of
 from archec.access.remote import LEFT_OUT, Cache, Fetched, Health, UrlTemplate, Web, escaped, fetch
-from archec.access.rows import Row, RowOrigin, any_row, made_line
+from archec.access.rows import Row, RowOrigin, any_row, made_row
 from archec.access.sources import AskedSource, Errors
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
@@ -221,7 +221,7 @@ class MementoSource(RemoteSource):
             except UsageError:
                 continue
             fields = {"url": url, "mem_rel": rel, "memento_url": uri}
-            yield Row(made_line(key, stamp, fields), key, stamp, fields, origin)
+            yield made_row(key, stamp, fields, origin)
 
 
 class LiveSource(AskedSource):
@@ -242,8 +242,7 @@ class LiveSource(AskedSource):
             url, stamp = uri_of(query.url), now_stamp()
             fields = {"url": url, "live_url": url, "load_url": url, "is_live": "true"}
             origin = RowOrigin(self.name, self.name, "live")
-            row = Row(made_line(query.key, stamp, fields), query.key, stamp, fields, origin)
-            return (iter((row,)),)
+            return (iter((made_row(query.key, stamp, fields, origin),)),)
         return ()
 
 
@@ -278,7 +277,7 @@ def _with_our_key(row: Row) -> Row | None:
         key = key_of(row.url)
     except UsageError:
         return None
-    return Row(made_line(key, row.timestamp, row.fields), key, row.timestamp, row.fields, row.origin)
+    return made_row(key, row.timestamp, row.fields, row.origin)
 
 
 def _ia_filter(one: Filter) -> str:

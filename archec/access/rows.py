@@ -156,6 +156,11 @@ def made_line(key: str, stamp: str, fields: Mapping[str, Any]) -> bytes:
     return f"{key} {stamp} ".encode("utf-8", "replace") + orjson.dumps(fields, default=str)
 
 
+def made_row(key: str, stamp: str, fields: Mapping[str, Any], origin: RowOrigin) -> Row:
+    """A row that is not from an index."""
+    return Row(made_line(key, stamp, fields), key, stamp, fields, origin)
+
+
 def _row(line: bytes, key: str, stamp: str, fields: Any, origin: RowOrigin, is_line: bool = False) -> Row | None:
     if len(stamp) not in (14, 17) or not stamp.isdecimal() or not stamp.isascii() or not isinstance(fields, dict):
         return None

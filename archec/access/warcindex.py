@@ -147,7 +147,7 @@ def _old(target: Path, same: set[str]) -> Iterator[bytes]:
 
 
 def _lines(path: Path, name: str) -> Iterator[bytes]:
-    """Yields the lines of a file up to the first damage, then raises _Damaged if anything is wrong with the file."""
+    """Yields the lines of a file up to the first damage, then raises _DamagedFile if anything is wrong with it."""
     with open(path, "rb") as file:
         records = Records(file, _look)
         for found in _paired(records, name):
@@ -159,22 +159,20 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
     framing = records.framing
     if framing.damage:
         raise _DamagedFile(framing.damage)
-    if framing.altered:
-        count, first = len(framing.altered), min(framing.altered)
-        what = counted(count, "record")
-        raise _DamagedFile(f"has {what} of wrong digest or length, the first at {first}; not indexed")
-    if framing.misstated:
-        count, first = len(framing.misstated), min(framing.misstated)
-        what = counted(count, "record")
-        raise _DamagedFile(f"has {what} with a wrong WARC-Block-Digest, the first at {first}; indexed")
+    for offsets, fault, done in (
+        (framing.altered, "of wrong digest or length", "not indexed"),
+        (framing.misstated, "with a wrong WARC-Block-Digest", "indexed"),
+    ):
+        if offsets:
+            what = counted(len(offsets), "record")
+            raise _DamagedFile(f"has {what} {fault}, the first at {min(offsets)}; {done}")
 
 
 def _paired(records: Records[_Found], name: str) -> Iterator[_Found]:
     """Yields what was found in the records that get a row, under the key of the request that precedes or follows it.
-    Raises _Damaged for a record that cannot be parsed."""
+    Raises _DamagedFile for a record that cannot be parsed."""
     request = _Found("")
     waiting: _Found | None = None
-    damage: _DamagedFile | None = None
     try:
         for offset, length, found in records:
             if not found.fields:
@@ -188,12 +186,12 @@ def _paired(records: Records[_Found], name: str) -> Iterator[_Found]:
             key = request.key if request.pair == found.pair else ""
             waiting = found._replace(key=key, fields=fields)
     except _UNPARSABLE as error:
+        if waiting is not None:
+            yield waiting
         reason = ascii(str(error))[1 : _MAX_REASON + 1].rstrip("'")
-        damage = _DamagedFile(f"has a record that cannot be parsed, at {records.offset}: {reason}")
+        raise _DamagedFile(f"has a record that cannot be parsed, at {records.offset}: {reason}") from error
     if waiting is not None:
         yield waiting
-    if damage is not None:
-        raise damage
 
 
 def _look(line: bytes, header: Mapping[bytes, bytes], block: Block) -> _Found | None:

@@ -76,8 +76,7 @@ def parse(take: Arguments, accept_encoding: str) -> tuple[Query, Wanted]:
     """Validates the parameters. Raises UsageError."""
     check_names(take.given)
     limit = take.number("limit", 0, least=-_MAX_LIMIT)
-    own = [(name, value) for name, value in take.given if name in _OF_QUERY]
-    own = [(name, "" if (name, value) == ("sort", "regular") else value) for name, value in own]
+    own = [one for one in take.given if one[0] in _OF_QUERY and one != ("sort", "regular")]
     query = replace(parse_query(Arguments(own)), limit=None)
     fields = tuple(name for name in take.one("fl", "fields").split(",") if name) or FIELDS
     if unknown := [name for name in fields if not _KNOWN.fullmatch(name)]:
@@ -135,7 +134,7 @@ async def answer_wayback(
 ) -> Response:
     """Returns the response to a query of this dialect. Raises UsageError."""
     query, wanted = parse(take, accept_encoding)
-    query = replace(query, may_push_limit=False)
+    media_type = JSON if wanted.as_json else "text/plain"
     pages = await visible_pages(collection, query, viewer, take)
     if pages is not None and pages.count_only:
         return answer(200, f"{pages.number}\n", "text/plain")
@@ -143,7 +142,7 @@ async def answer_wayback(
         if pages.page >= pages.number:
             # beyond the last page the body is empty in JSON, too: cdx_toolkit goes on until then
             body = _NO_ROWS if wanted.as_json and not pages.page else b""
-            return answer(200, body, JSON if wanted.as_json else "text/plain")
+            return answer(200, body, media_type)
         query = replace(query, range=pages.range)
     line, _ = wanted.resume
     if line and query.order == "reverse":
@@ -169,27 +168,27 @@ async def answer_wayback(
     first = await to_thread.run_sync(next, chunks, b"")
     if first in (b"", _NO_ROWS):
         viewer.check_empty()
-    media_type = JSON if wanted.as_json else "text/plain"
-    headers = errors_of(errors)
-    made = answer(200, b"", media_type, headers)
+    made = answer(200, b"", media_type, errors_of(errors))
     return BodyResponse(made, -1, in_thread(chunks, errors), head=first, packed=wanted.gzip)
 
 
 def _parts(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
     """The body of the response."""
     selection = _Selection(rows, wanted)
-    for number, values in enumerate(selection):
+    is_empty = True
+    for values in selection:
         if wanted.as_json:
-            if not number:
+            if is_empty:
                 yield b"[" + orjson.dumps(wanted.columns)
             yield b",\n" + orjson.dumps(values)
         else:
             yield f"{_as_line(values)}\n".encode("utf-8", "replace")
+        is_empty = False
     key = selection.resume_key if wanted.show_resume else ""
     if wanted.as_json:
         if key:
             yield b",\n[],\n" + orjson.dumps([key])
-        yield b"]\n" if selection.any else _NO_ROWS
+        yield _NO_ROWS if is_empty else b"]\n"
     elif key:
         yield f"\n{key}\n".encode()
 
@@ -204,7 +203,6 @@ class _Selection:
     def __init__(self, rows: Iterator[Row], wanted: Wanted) -> None:
         self._rows, self._wanted = rows, wanted
         self.resume_key = ""
-        self.any = False
 
     def __iter__(self) -> Iterator[list[str]]:
         wanted = self._wanted
@@ -218,7 +216,7 @@ class _Selection:
                 self.resume_key = _resume_key(last, same)
                 return
             same = same + 1 if wanted.by_number or row.line == last else 1
-            self.any, last = True, b"" if wanted.by_number else row.line
+            last = b"" if wanted.by_number else row.line
             yield [more[name] if name in wanted.counters else _value(row, name) for name in wanted.columns]
 
     def _counted(self) -> Iterator[Counted]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from xxhash import xxh3_64_hexdigest
 
@@ -50,7 +50,6 @@ class Follower:
     ) -> None:
         self._catalogue, self._index, self._rules, self._chunk, self._clock = catalogue, index, rules, chunk, clock
         self._has_run, self._is_complete = has_run, is_complete
-        self._is_ours = False
 
     def check(self) -> None:
         """Raises :class:`CatalogueError` if the index belongs to another archive than the catalogue."""
@@ -64,8 +63,7 @@ class Follower:
         """
         state = self._index.state()
         goal = self._catalogue.position()
-        if state.seen != goal or not self._is_ours:
-            state = self._check_archive(state, goal)
+        state = self._check_archive(state, goal)
         if state.rules != self._rules.checksum:
             # The sets of every item are computed again; an item whose sets differ gets a new datestamp.
             state = _from_start(state)._replace(rules=self._rules.checksum)
@@ -78,7 +76,7 @@ class Follower:
         elif _is_behind(goal, state.seen):
             if not state.whole:
                 _log.info("the catalogue is behind the OAI index, which waits for it")
-                self._publish([], _from_start(state))
+                self._index.publish([], _from_start(state), self._clock)
             return
         # From the least id of the stamp reached: a later batch of that second may have lesser ids.
         state = state._replace(cursors=tuple(cursor._replace(id="") for cursor in state.cursors))
@@ -87,14 +85,12 @@ class Follower:
                 cursors = list(state.cursors)
                 cursors[number] = Cursor(chunk[-1].stamp, chunk[-1].id)
                 state = state._replace(cursors=tuple(cursors))
-                yield self._publish([index_entry(obi, self._rules) for obi in chunk if obi.history], state)
+                entries = [index_entry(obi, self._rules) for obi in chunk if obi.history]
+                yield self._index.publish(entries, state, self._clock)
         state = state._replace(ready=True, cursors=(Cursor(goal.stamp),) * len(ITEM_KINDS), seen=goal)
-        self._publish([], state)
+        self._index.publish([], state, self._clock)
         if state.whole:
             yield from self._delete_unknown(state)
-
-    def _publish(self, entries: Sequence[IndexEntry], state: IndexState) -> int:
-        return self._index.publish(entries, state, self._clock)
 
     def _changed(self, kind: Kind, cursor: Cursor, last: int) -> Iterator[list[Obi]]:
         """Yields chunks of changes after ``cursor``, up to the stamp ``last``."""
@@ -117,7 +113,6 @@ class Follower:
                 f"the OAI index belongs to another archive than the catalogue {self._catalogue.url}",
                 hint="set another index in oai.index, or delete this one: then all harvesters must start again",
             )
-        self._is_ours = bool(archive)
         return state._replace(archive=state.archive or archive)
 
     def _delete_unknown(self, state: IndexState) -> Iterator[int]:
@@ -130,15 +125,10 @@ class Follower:
             # Checked after the lookup, and for each chunk: a rebuild may empty the catalogue at any time.
             if not self._is_complete() or _is_behind(self._catalogue.position(), state.seen):
                 return
-            yield self._publish(
-                [
-                    IndexEntry(row.kind, row.local, row.obi, row.key.stamp, 0, True, row.sets)
-                    for row in held
-                    if row.obi not in known
-                ],
-                state,
-            )
-        self._publish([], state._replace(whole=False))
+            gone = [row for row in held if row.obi not in known]
+            entries = [IndexEntry(row.kind, row.local, row.obi, row.key.stamp, 0, True, row.sets) for row in gone]
+            yield self._index.publish(entries, state, self._clock)
+        self._index.publish([], state._replace(whole=False), self._clock)
 
 
 def _from_start(state: IndexState) -> IndexState:

@@ -51,10 +51,8 @@ class OaiAnswer:
 def answer(repository: Repository, arguments: Sequence[Argument], base_url: str, now: float) -> OaiAnswer:
     """The response of the repository, which is always valid against the protocol's schema.
 
-    ``base_url`` is the requested address; it is used if the configuration sets none. Raises an
-    :class:`archec.errors.ArchecError` only for a local error, such as an engine that is unavailable.
+    Raises an :class:`archec.errors.ArchecError` only for a local error, such as an engine that is unavailable.
     """
-    base_url = repository.base_url or base_url
     request: OaiRequest | None = None
     echoed: Mapping[str, str] = {}
     code = ""
