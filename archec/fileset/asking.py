@@ -16,7 +16,7 @@ from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer,
 from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, Status
 from archec.text.sniff import bare_type
 from archec.web.door import Response, Sender, TooLarge, WebError, content, located
-from archec.web.headers import raw_headers, wait_asked
+from archec.web.headers import raw_headers, wait_asked, whole
 from archec.web.outcome import Outcome
 from archec.web.robots import RobotsRules, parse, product_token
 
@@ -222,12 +222,9 @@ def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:
 
 def _heed_rate_limit(host: HostTimes, fields: Mapping[str, str], most: float) -> None:
     """Pauses requests to a host whose rate limit is exhausted until it is reset, for at most ``most`` seconds."""
-    if fields.get("x-ratelimit-remaining", "") != "0":
-        return
-    reset = fields.get("x-ratelimit-reset", "")
-    if reset.isascii() and reset.isdecimal() and len(reset) < 12:
-        number = float(reset)
-        wait = number - time.time() if number > 1e9 else number
+    reset = whole(fields.get("x-ratelimit-reset", ""))
+    if reset is not None and fields.get("x-ratelimit-remaining", "") == "0":
+        wait = reset - time.time() if reset > 1e9 else reset
         host.resting_until = max(host.resting_until, time.monotonic() + min(max(wait, 0.0), most))
 
 

@@ -30,7 +30,7 @@ from archec.progress import Meter
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import UNKNOWN, bare_type, sniff
 from archec.web.door import Response, content
-from archec.web.headers import kept
+from archec.web.headers import kept, whole
 from archec.web.policy import Tuning
 
 _T = TypeVar("_T")
@@ -232,10 +232,9 @@ class _Transfer:
                 self._obi, validator=_validator(fields), status=200, headers=public,
                 terminal_url=public_url(response.url),
             )  # fmt: skip
-        length = fields.get("content-length", "")
-        if self._size or not length.isdecimal() or int(length[:18]) >= _BLOCK:
-            self._opened()
-            self._of.ledger.note(self._download())
+        total = self._total()
+        if self._size or total is None or total >= _BLOCK:
+            self._note(kept=False)
         most = self._file.size
         slack = (most or 0) // 1000 + 1000 if self._is_packed else 0  # gzip makes random bytes longer
         waiting = 0
@@ -260,8 +259,7 @@ class _Transfer:
 
     def _total(self) -> int | None:
         """The Content-Length of the first response; None if it had none."""
-        length = dict(self._answer.headers).get("content-length", "")
-        return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else None
+        return whole(dict(self._answer.headers).get("content-length", ""))
 
     def _end_of(self, fields: Mapping[str, str]) -> int:
         """The file's total size, from a 206 response with exactly the missing rest of it; 0 for any other response."""
@@ -382,17 +380,13 @@ class _Transfer:
         self._answer = replace(self._answer, headers=tuple(headers))
         return plain
 
-    def _note(self, sha256: str = "") -> None:
-        """Records a closed file in the ledger, so that it is kept."""
-        self._of.ledger.note(self._download(sha256))
-        self._is_kept = True
+    def _note(self, sha256: str = "", *, kept: bool = True) -> None:
+        """Records the temporary file in the ledger. ``kept``: it is closed, and is not discarded at the end."""
+        self._of.ledger.note(replace(self._answer, temp=self._opened().path, tist=self._of.run, sha256=sha256))
+        self._is_kept = kept
 
     def _path(self, temp: Temp) -> Path:
         return Path(self._of.writer.layout.root) / temp.path
-
-    def _download(self, sha256: str = "") -> Download:
-        path = self._temp.path if self._temp is not None else ""
-        return replace(self._answer, temp=path, tist=self._of.run, sha256=sha256)
 
     def _take(self, count: int) -> None:
         self._size += count

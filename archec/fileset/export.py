@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -80,9 +81,6 @@ class _Export(NamedTuple):
     fetch: bool
 
 
-_Writer = Callable[[_Export], None]
-
-
 def _copy(of: _Export, file: FilesetManifestFile, target: Path) -> None:
     """Writes one file and verifies its sha256."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -114,11 +112,8 @@ def _sum_lines(kind: str, files: list[FilesetManifestFile], folder: str = "") ->
     return "".join(f"{getattr(file, kind)}  {folder}{safe_path(file)}\n" for file in files)
 
 
-def _sums(kind: str) -> _Writer:
-    def write(of: _Export) -> None:
-        (of.folder / f"{kind}sums.txt").write_text(_sum_lines(kind, of.files), encoding="utf-8")
-
-    return write
+def _sums(kind: str, of: _Export) -> None:
+    (of.folder / f"{kind}sums.txt").write_text(_sum_lines(kind, of.files), encoding="utf-8")
 
 
 def _urls(of: _Export) -> None:
@@ -170,15 +165,12 @@ def _bagit(of: _Export) -> None:
 # -- descriptions in JSON ---------------------------------------------------------------------------
 
 
-def _described(name: str, describe: Callable[[HeldFileset, list[FilesetManifestFile]], Any]) -> _Writer:
-    def write(of: _Export) -> None:
-        if any(safe_path(file).casefold() == name for file in of.files):
-            raise StorageFailed(f"the data set itself has a file {name}", hint="export it as a bag")
-        _folder(of)
-        text = json.dumps(describe(of.held, of.files), indent=2, ensure_ascii=False)
-        (of.folder / name).write_text(text + "\n", encoding="utf-8")
-
-    return write
+def _described(name: str, describe: Callable[[HeldFileset, list[FilesetManifestFile]], Any], of: _Export) -> None:
+    if any(safe_path(file).casefold() == name for file in of.files):
+        raise StorageFailed(f"the data set itself has a file {name}", hint="export it as a bag")
+    _folder(of)
+    text = json.dumps(describe(of.held, of.files), indent=2, ensure_ascii=False)
+    (of.folder / name).write_text(text + "\n", encoding="utf-8")
 
 
 def _ro_crate(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str, Any]:
@@ -263,14 +255,14 @@ def _date(tist: int) -> str:
     return datetime.fromtimestamp(tist, timezone.utc).date().isoformat()
 
 
-WRITERS: Mapping[str, _Writer] = {
+WRITERS: Mapping[str, Callable[[_Export], None]] = {
     "bagit": _bagit,
-    "ro-crate": _described("ro-crate-metadata.json", _ro_crate),
-    "datapackage": _described("datapackage.json", _data_package),
-    "croissant": _described("croissant.json", _croissant),
+    "ro-crate": partial(_described, "ro-crate-metadata.json", _ro_crate),
+    "datapackage": partial(_described, "datapackage.json", _data_package),
+    "croissant": partial(_described, "croissant.json", _croissant),
     "folder": _folder,
-    "md5sums": _sums("md5"),
-    "sha256sums": _sums("sha256"),
+    "md5sums": partial(_sums, "md5"),
+    "sha256sums": partial(_sums, "sha256"),
     "urls": _urls,
 }
 """The formats of an export."""

@@ -65,21 +65,11 @@ def _table(dialect: Dialect) -> str:
 def _row(catalogue: Catalogue, ingest: Ingest, dialect: Dialect) -> str:
     files = [msgspec.to_builtins(file) for file in catalogue.manifest(ingest.state)] if ingest.state else None
     values = {
-        "ingest_type": ingest.ingest_type,
-        "base_url": ingest.base_url,
+        **msgspec.structs.asdict(ingest),
         "updated": iso(ingest.tist),
         "hit": Status(ingest.status).is_hit,
-        "status": ingest.status,
-        "platform_name": ingest.platform_name,
-        "platform_domain": ingest.platform_domain,
-        "platform_id": ingest.platform_id,
-        "ingest_strategy": ingest.ingest_strategy or None,
         "total_size": ingest.total_size if (ingest.total_size or 0) < 1 << 63 else None,
-        "file_count": ingest.file_count,
-        "archiveorg_item_name": ingest.archiveorg_item_name or None,
-        "archiveorg_item_bundle_path": ingest.archiveorg_bundle_path or None,
-        "web_bundle_url": ingest.web_bundle_url or None,
-        "web_bundle_dt": ingest.web_bundle_dt or None,
+        "archiveorg_item_bundle_path": ingest.archiveorg_bundle_path,
         "manifest": None if files is None else json.dumps(files, ensure_ascii=True),
     }
     shown = ", ".join(_literal(values[name], dialect) for name in _COLUMNS)
@@ -91,7 +81,7 @@ def _row(catalogue: Catalogue, ingest: Ingest, dialect: Dialect) -> str:
 
 
 def _literal(value: object, dialect: Dialect) -> str:
-    if value is None:
+    if value in (None, ""):
         return "NULL"
     if isinstance(value, bool):
         return ("TRUE" if value else "FALSE") if dialect == "postgresql" else str(int(value))

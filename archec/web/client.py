@@ -16,7 +16,7 @@ from archec.config import FetchConfig
 from archec.errors import BadName
 from archec.web.faults import BadUrl, ProtocolError, ReadError, TooLarge, Truncated, WebError
 from archec.web.h1 import Answer
-from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
+from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked, whole
 from archec.web.location import location_of
 from archec.web.messages import Pairs, Request, Response, origin_at
 from archec.web.outcome import BUSY, Outcome, of_status
@@ -166,9 +166,8 @@ class Client:
         coding = fields.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked", "identity"):
             raise ProtocolError(f"a transfer coding that was not requested: {coding[:40]}")
-        stated = fields.get("content-length", "") if not coding else ""
-        length = int(stated[:18]) if stated.isascii() and stated.isdecimal() else -1
-        if length > limit:
+        length = whole(fields.get("content-length", "")) if not coding else None
+        if length is not None and length > limit:
             raise TooLarge(f"larger than {limit} bytes")
         temp: TempLike | None = None
         unwritten: list[bytes] = []
@@ -186,7 +185,7 @@ class Client:
                     temp = temp or self._sink.temp(task.url)
                     temp.write(b"".join(unwritten))
                     unwritten.clear()
-            if 0 <= length != flight.received and response.status_code not in (204, 205):
+            if length not in (None, flight.received) and response.status_code not in (204, 205):
                 raise Truncated(f"received {flight.received} of {length} bytes")
             response.close()
             flight.release()

@@ -15,6 +15,7 @@ from archec.errors import BadName
 from archec.ids import normalise_url, remove_dot_segments
 from archec.web.faults import BadUrl, TimedOut, TooLarge
 from archec.web.h1 import Answer
+from archec.web.headers import whole
 from archec.web.policy import PORTS, Policy
 
 Pairs = Sequence[tuple[bytes, bytes]]
@@ -190,11 +191,10 @@ class Response:
         """
         self._policy, self._grace, self._started, self._clock = policy, grace, started, clock
         self._waited = 0.0
-        if policy.max_size and self.request.method != "HEAD":
-            length = self.headers.get("content-length", "")
-            if length.isdecimal() and int(length[:18]) > policy.max_size:
-                self.close()
-                raise TooLarge(f"larger than {policy.max_size} bytes")
+        is_limited = policy.max_size and self.request.method != "HEAD"
+        if is_limited and (whole(self.headers.get("content-length", "")) or 0) > policy.max_size:
+            self.close()
+            raise TooLarge(f"larger than {policy.max_size} bytes")
 
     def __aiter__(self) -> Response:
         return self

@@ -37,6 +37,7 @@ from archec.fileset.redaction import public_url
 from archec.fileset.status import FilesetProblem, NoPlatformMatch, PlatformError
 from archec.ids import is_url, normalise_url, urlkey
 from archec.text.sniff import bare_type
+from archec.web.headers import whole
 
 _LINK = re.compile(r'<([^<>]*)>((?: ?; ?[a-zA-Z*-]+(?: ?= ?(?:"[^"]*"|[^",;<> ]+))?)*) ?(?:,|$)')
 _PARAMETER = re.compile(r'; ?([a-zA-Z*-]+)(?: ?= ?(?:"([^"]*)"|([^",;<> ]+)))?')
@@ -192,11 +193,8 @@ def _json_links(body: JsonValue, base: str) -> Iterator[TypedLink]:
 
 def _linked(link: TypedLink) -> FilesetManifestFile:
     path = unquote(urlsplit(link.url).path.rpartition("/")[2]) or host_of(link.url)
-    size = link.parameters.get("length", "")
-    return manifest_file(
-        path, int(size) if size.isascii() and size.isdecimal() and len(size) < 19 else None, checksums(), link.url,
-        link.parameters.get("type"),
-    )  # fmt: skip
+    size = whole(link.parameters.get("length", ""))
+    return manifest_file(path, size, checksums(), link.url, link.parameters.get("type"))
 
 
 def _is_dataset(one: JsonValue) -> bool:
