@@ -128,9 +128,8 @@ def finish(
                 record, platform_name=held.platform_name, platform_domain=held.platform_domain,
                 platform_id=held.platform_id, platform_base_url=held.platform_base_url, cite_as=held.cite_as,
             )  # fmt: skip
-    if not work.options.dry_run:
-        work.commits.add(CommitItem(IngestDone(record)))
-        work.commits.commit()
+    work.commits.add(CommitItem(IngestDone(record)))
+    work.commits.commit()
     page = _landing(work, landing, page_url)
     if page is not None:
         capture, body = page
@@ -168,8 +167,8 @@ def _dois(item: FilesetPlatformItem, before: Ingest | None, fileset: str) -> tup
 
 def _note_files(work: Work, found: RequestFindings) -> str:
     """Notes the files and statuses of a data set of which no file is held. Returns the sha256 of the manifest; empty if
-    there is none, or in a dry run."""
-    if work.options.dry_run or found.item is None or not found.files:
+    there is none."""
+    if found.item is None or not found.files:
         return ""
     items, sha256 = unkept_items(manifest_of(found.item, found.files, found.bundle))
     if next(iter(work.archive.catalogue.manifest(sha256)), None) is None:

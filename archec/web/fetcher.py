@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +21,6 @@ from archec.web.policy import Policy, Tuning
 from archec.web.robots import Robots, RobotsCache, RobotsUnknown
 from archec.web.task import FetchTask, Hop, Sink, failure
 from archec.web.transport import Transports, transports
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(slots=True, eq=False)
@@ -201,11 +198,8 @@ class Fetcher:
                 self._held.add(held)
                 answer.watch(partial(self._seen, held))
         except (StorageFull, StorageFailed) as error:
-            self._stop_storing(error)
-        except OSError as error:
-            # Network errors have been translated to WebErrors: this one is from the sink.
-            kind = StorageFull if error.errno in _FULL else StorageFailed
-            self._stop_storing(kind(f"the body of {queued.task.url} cannot be written: {error.strerror or error}"))
+            self._open = False
+            self._fatal(error)
 
     def _finished(self, queued: QueuedTask, runner: asyncio.Task[None]) -> None:
         """Emits a hop if the runner failed or timed out, and releases its place."""
@@ -322,7 +316,3 @@ class Fetcher:
     def _defer(self, dropped: list[QueuedTask], reason: GivenUp) -> None:
         for queued in dropped:
             self._emit(failure(queued.task.url, reason.outcome, reason.message, deferred=True))
-
-    def _stop_storing(self, error: StorageFull | StorageFailed) -> None:
-        self._open = False
-        self._fatal(error)

@@ -9,6 +9,7 @@ Source: https://url.spec.whatwg.org/ (basic URL parser, special schemes).
 from __future__ import annotations
 
 import re
+import socket
 
 from archec.errors import BadName
 from archec.ids import host_of, normalise_url
@@ -17,7 +18,8 @@ _ENDS = "".join(map(chr, range(0x21)))
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ESCAPED = re.compile(r"[\x00-\x20\x7f-\xff]")
 _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
-_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+_ZERO = re.compile(r"0x(?![0-9a-f])")
+"""An address with a part without digits. To the standard, though not to the C library, the part is 0."""
 
 
 def location_of(url: str, location: str) -> str:
@@ -53,18 +55,8 @@ def _with_address(url: str) -> str:
     name = name.removesuffix(".")
     if host.startswith("[") or not _NUMERIC.fullmatch(name):
         return url
-    parts = name.split(".")
-    if len(parts) > 4 or not all(map(_NUMBER.fullmatch, parts)):
-        raise BadName(f"{name!r} is not an address")
     try:
-        *first, last = map(_number, parts)
-        address = bytes(first) + last.to_bytes(5 - len(parts), "big")
-    except (ValueError, OverflowError) as error:
+        address = socket.inet_ntoa(socket.inet_aton(_ZERO.sub("0", name)))
+    except OSError as error:
         raise BadName(f"{name!r} is not an address") from error
-    return url.replace(host, f"{'.'.join(map(str, address))}{colon}{port}", 1)
-
-
-def _number(text: str) -> int:
-    if text.startswith("0x"):
-        return int(text[2:] or "0", 16)
-    return int(text, 8 if text.startswith("0") else 10)
+    return url.replace(host, f"{address}{colon}{port}", 1)

@@ -52,9 +52,6 @@ BUSY = frozenset({429, 503})
 """Statuses of an overloaded host, whose Retry-After is obeyed."""
 
 _OUTCOME_OF_STATUS = {
-    401: Outcome.FORBIDDEN,
-    402: Outcome.FORBIDDEN,
-    403: Outcome.FORBIDDEN,
     404: Outcome.GONE,
     407: Outcome.UNREACHABLE,
     408: Outcome.SERVER_ERROR,
@@ -62,7 +59,6 @@ _OUTCOME_OF_STATUS = {
     421: Outcome.SERVER_ERROR,
     425: Outcome.SERVER_ERROR,
     429: Outcome.SERVER_ERROR,
-    451: Outcome.FORBIDDEN,
 }
 
 

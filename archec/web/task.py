@@ -80,7 +80,7 @@ class TempLike(Protocol):
 
     Raises:
         StorageFull: no space is left; nothing further is fetched.
-        StorageFailed, OSError: the file system refused.
+        StorageFailed: the file system refused.
     """
 
     def write(self, data: bytes, /) -> None:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -23,7 +22,7 @@ from archec.errors import StorageFailed, StorageFull
 from archec.web.fetcher import Fetcher
 from archec.web.policy import Tuning
 from archec.web.task import Fatal, Hop, Hops, HostsKnown, Stop, Tasks, ToWorker
-from archec.workers.child import call, set_limit
+from archec.workers.child import call, in_use, set_limit
 from archec.workers.pipe import Inbox, decoder, encode, frame
 
 _READ = 1 << 18
@@ -68,8 +67,7 @@ def serve(
 def _limit(memory: int) -> None:
     """Limits memory to ``memory`` bytes more than is in use, and raises the limit of open files to the maximum."""
     set_limit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    with suppress(OSError, ValueError, IndexError):
-        used = int(Path("/proc/self/statm").read_bytes().split()[5]) * resource.getpagesize()
+    if used := in_use(5):
         set_limit(resource.RLIMIT_DATA, used + memory)
 
 
@@ -94,24 +92,19 @@ async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuni
 async def _receive(reader: asyncio.StreamReader, fetcher: Fetcher) -> Stop:
     """Processes messages until told to stop, or until the other end is closed."""
     inbox, decode = Inbox(), decoder(ToWorker).decode
-    while data := await _read(reader):
-        for message in map(decode, inbox.feed(data)):
-            if isinstance(message, Tasks):
-                for task in message.items:
-                    fetcher.submit(task)
-                fetcher.start()
-            elif isinstance(message, HostsKnown):
-                for host, faults, wait in message.items:
-                    fetcher.know(host, faults, wait)
-            else:
-                return cast(Stop, message)
-    return Stop(False)
-
-
-async def _read(reader: asyncio.StreamReader) -> bytes:
     with suppress(OSError):
-        return await reader.read(_READ)
-    return b""
+        while data := await reader.read(_READ):
+            for message in map(decode, inbox.feed(data)):
+                if isinstance(message, Tasks):
+                    for task in message.items:
+                        fetcher.submit(task)
+                    fetcher.start()
+                elif isinstance(message, HostsKnown):
+                    for host, faults, wait in message.items:
+                        fetcher.know(host, faults, wait)
+                else:
+                    return cast(Stop, message)
+    return Stop(False)
 
 
 def _exit_without_memory(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -92,7 +92,7 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
     except Exception as error:  # noqa: BLE001 - the pool reports it
         pool.send(BROKEN, "".join(traceback.format_exception_only(error)).encode("utf-8", "replace"))
         return
-    base = _mapped()
+    base = in_use()
     set_limit(resource.RLIMIT_CORE, 0)
     if limits.file_size:
         set_limit(resource.RLIMIT_FSIZE, limits.file_size)
@@ -105,7 +105,7 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
             _limit_cpu(limits.seconds)
         kind, body = _answer(work, decode, message)
         pool.send(kind, body)
-        if kind == MEMORY or (limits.memory and _mapped() - base > limits.memory // 2):
+        if kind == MEMORY or (limits.memory and in_use() - base > limits.memory // 2):
             pool.send(RETIRED)
             return
 
@@ -177,10 +177,11 @@ def set_limit(what: int, value: int) -> None:
         resource.setrlimit(what, (soft, hard))
 
 
-def _mapped() -> int:
-    """Bytes of address space in use; 0 if unknown."""
+def in_use(column: int = 0) -> int:
+    """The bytes in use according to a column of ``/proc/self/statm``: the first is the address space, that with the
+    number 5 data and stack. 0 if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[0]) * resource.getpagesize()
+            return int(file.read().split()[column]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
         return 0

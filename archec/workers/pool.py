@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Condition, Lock, Thread
+from threading import Condition, RLock, Thread
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
@@ -106,7 +106,7 @@ class Pool(Closing, Generic[Item, Answer]):
         self._here, self._inline = here, inline
         self._ordered = ordered
         self.prefetch, self.limits, self.silence = prefetch, limits, silence
-        lock = Lock()
+        lock = RLock()
         self._to_do, self._to_give = Condition(lock), Condition(lock)
         self._queue: deque[_Ticket] = deque()
         self._done: dict[int, Done[Item, Answer]] = {}
@@ -215,7 +215,9 @@ class Pool(Closing, Generic[Item, Answer]):
     ) -> None:
         """Stores the result of an item."""
         with self._to_give:
-            self._finish(ticket, Done(ticket.item, answer, fault, error))
+            self._open -= 1
+            self._done[ticket.number] = Done(ticket.item, answer, fault, error)
+            self._to_give.notify()
 
     def leave(self, slot: _Slot) -> None:
         """Removes a slot that cannot start processes. Its items go to the other slots; if it is the last one, all items
@@ -233,13 +235,7 @@ class Pool(Closing, Generic[Item, Answer]):
     def _give_up(self) -> None:
         self._broken = True
         while self._queue:
-            ticket = self._queue.popleft()
-            self._finish(ticket, Done(ticket.item, fault="no-worker"))
-
-    def _finish(self, ticket: _Ticket, done: Done[Item, Answer]) -> None:
-        self._open -= 1
-        self._done[ticket.number] = done
-        self._to_give.notify()
+            self.finish(self._queue.popleft(), fault="no-worker")
 
 
 @dataclass(slots=True, eq=False)

@@ -246,7 +246,7 @@ class Full:
     """A sink without space."""
 
     def temp(self, url: str) -> object:
-        raise OSError(28, "No space left on device")
+        raise StorageFull("No space left on device")
 
 
 def full() -> Full:
