@@ -7,10 +7,9 @@ import stat
 import time
 from collections import Counter
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from archec.archive.ledger import left_parts
 from archec.archive.opening import scratch_folder
@@ -28,7 +27,7 @@ from archec.audit.disk import (
     was_stopped,
 )
 from archec.audit.expected import Amount
-from archec.audit.findings import Finding, Reporter, Tally
+from archec.audit.findings import Finding, Reporter, Summary
 from archec.audit.journals import KEPT, Ends, Journals, check_names, size_of
 from archec.audit.last_checked import Structure, remember_structure
 from archec.audit.opening import Audited
@@ -43,10 +42,10 @@ from archec.config import Config
 from archec.errors import ArchecError, BadName, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.progress import Meter
 from archec.redif.problems import shown
-from archec.store.durable import failure, is_temp
+from archec.store.durable import is_temp, storage_errors
 from archec.store.journal_reader import JournalBatch, JournalFile, journals
 from archec.store.journal_writer import tidy
-from archec.store.layout import DESCRIPTOR, RUNS, open_store
+from archec.store.layout import DESCRIPTOR, RUNS, Layout, open_store
 from archec.store.lock import holder
 from archec.store.reader import Directories
 from archec.store.writer import sweep_parts
@@ -57,26 +56,14 @@ _JOURNALS = ("journal-damaged", "journal-missing", "journal-chain", "journal-mis
 
 
 @dataclass(slots=True)
-class CheckSummary:
+class CheckSummary(Summary):
     """The result of a check. ``whole``: all names, all journals and the complete catalogue were compared."""
 
-    whole: bool = False
+    command: ClassVar[str] = "check"
     journals: int = 0
     batches: int = 0
     lines: int = 0
     names: int = 0
-    seconds: float = 0.0
-    tally: Tally = field(default_factory=Tally)
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing is wrong, or everything was fixed."""
-        return not self.tally.wrong
-
-    def as_value(self) -> dict[str, Any]:
-        value = asdict(self) | {"seconds": round(self.seconds, 3)}
-        del value["tally"]
-        return {"summary": "check", "clean": self.clean, **value, **self.tally.as_value()}
 
 
 def check(
@@ -163,8 +150,8 @@ class _Check:
             self.report(replace(wrong, fixed=write_notice(layout, wrong) if self.fix else ""))
         if self.fix:
             self._tidy()
-        temporary = check_names(layout, self.report, self._out_of_place) + _temporary_in(layout.root)
-        if temporary:
+        check_names(layout, self.report, self._out_of_place)
+        if temporary := _temporary_files(layout):
             self.leftovers[-1, RUNS] = temporary
         # The walk comes before the journals: a file is written before it is journalled, and must not seem unknown.
         self._walk(passed_over)
@@ -209,8 +196,7 @@ class _Check:
                 elif place.mode >= 0 and place.tist not in passed_over and place.mode & 0o7733 != 0o400:
                     message = f"its mode is {stat.S_IMODE(place.mode):04o}, not 0444"
                     self._keep(self.judged, place.path, Finding("mode", shown(place.path), message))
-                if not self.comparison.names & 1023:
-                    self.meter.at(self.comparison.names)
+                self.meter.at(self.comparison.names)
         self.summary.names = self.comparison.names
 
     def _out_of_place(self, finding: Finding, path: str) -> None:
@@ -417,7 +403,7 @@ class _Check:
         layout = self.archive.layout
         plain = (packed.with_suffix("") for packed in layout.runs.glob("*.jsonl.gz"))
         twice = sorted(path.name for path in plain if path.exists())
-        left = _temporary_in(layout.runs) + _temporary_in(layout.root)
+        left = _temporary_files(layout)
         try:
             tidy(layout)
         except CorruptJournal:
@@ -444,13 +430,13 @@ class _Check:
             self.report(Finding("leftover", directory, message, fixed="removed" if fixing else ""))
 
 
-def _temporary_in(directory: Path) -> int:
-    try:
-        return sum(map(is_temp, os.listdir(directory)))
-    except FileNotFoundError:
-        return 0
-    except OSError as error:
-        raise failure(error, directory) from error
+def _temporary_files(layout: Layout) -> int:
+    """The number of temporary files of journals and of the files that describe the tree."""
+    number = 0
+    for folder in (layout.root, layout.runs):
+        with storage_errors(folder), suppress(FileNotFoundError):
+            number += sum(map(is_temp, os.listdir(folder)))
+    return number
 
 
 def _shown(counts: Counts) -> str:

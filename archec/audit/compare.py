@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from archec.archive.opening import scratch_folder
 from archec.audit.copies import Copy, DirectoryCopy, fetch_journal, need_journals
 from archec.audit.disk import MOST
-from archec.audit.expected import Entry, statement_of
+from archec.audit.expected import Entry, change_of, entries_of
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.ids import is_url, slash_variant
@@ -292,9 +292,9 @@ class _Comparing:
 
 def _entries(batch: JournalBatch, run: int) -> Iterator[Entry]:
     for line in batch.lines:
-        said = statement_of(line, f"run {run}, batch {batch.n}")
-        if said is not None:
-            yield from said.entries()
+        change = change_of(line, f"run {run}, batch {batch.n}")
+        if change is not None:
+            yield from entries_of(change)
 
 
 def _in(name: str) -> str:

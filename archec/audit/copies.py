@@ -19,7 +19,7 @@ from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
 from archec.store.reader import Directories, follow, open_obi
-from archec.web.door import BlockingSender, Policy, WebError, trusted
+from archec.web.door import BlockingSender, Policy, Response, WebError, trusted
 
 MOST = 1 << 36
 """Maximum size in bytes of a file from a copy: an endless one must not fill the disk."""
@@ -220,38 +220,44 @@ class UrlCopy:
 
     def _head(self, path: str) -> Mapping[str, str] | None:
         """The headers of the response to a HEAD request, None if the path does not exist."""
-        url = f"{self.where}/{quote(path)}"
         try:
-            for _ in range(_MOST_HOPS):
-                at, named = trusted(url, self.where)
-                response = self._sender.send("HEAD", at, named=named)
-                response.close()
-                if not 300 <= response.status_code < 400 or "location" not in response.headers:
-                    break
-                url = urljoin(url, response.headers["location"])
-        except WebError as error:
-            raise StorageFailed(f"{url}: {error.message}") from error
-        except ValueError as error:
-            raise StorageFailed(f"{url}: redirects to an invalid URL") from error
-        if response.status_code in (404, 410):
+            with closing(_response(self._sender, "HEAD", self.where, path)) as response:
+                return response.headers
+        except NotHeld:
             return None
-        if response.status_code != 200:
-            raise StorageFailed(f"{url}: HTTP status {response.status_code}")
-        return response.headers
 
 
 def _get(sender: BlockingSender, where: str, path: str) -> Iterator[bytes]:
     """The bytes at a path below the URL of a copy."""
+    response = _response(sender, "GET", where, path)
+    try:
+        yield from sender.pieces(response)
+    except WebError as error:
+        raise StorageFailed(f"{where}/{quote(path)}: {error.message}") from error
+
+
+def _response(sender: BlockingSender, method: str, where: str, path: str) -> Response:
+    """The response to a request for a path below the URL of a copy, after redirects. Raises :class:`NotHeld` if there
+    is no such path, and :class:`StorageFailed`."""
     url = f"{where}/{quote(path)}"
     try:
-        with closing(sender.send("GET", url, named=True)) as response:
-            if response.status_code in (404, 410):
-                raise NotHeld(f"{url}: is not held")
-            if response.status_code != 200:
-                raise StorageFailed(f"{url}: HTTP status {response.status_code}")
-            yield from sender.pieces(response)
+        for _ in range(_MOST_HOPS):
+            at, named = trusted(url, where)
+            response = sender.send(method, at, named=named)
+            if not 300 <= response.status_code < 400 or "location" not in response.headers:
+                break
+            response.close()
+            url = urljoin(url, response.headers["location"])
     except WebError as error:
         raise StorageFailed(f"{url}: {error.message}") from error
+    except ValueError as error:
+        raise StorageFailed(f"{url}: redirects to an invalid URL") from error
+    if response.status_code == 200:
+        return response
+    response.close()
+    if response.status_code in (404, 410):
+        raise NotHeld(f"{url}: is not held")
+    raise StorageFailed(f"{url}: HTTP status {response.status_code}")
 
 
 def _at_most(parts: Iterable[bytes], limit: int) -> bytes:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from archec.audit.disk import MOST
-from archec.audit.expected import Entry, entry_at, histories, key_of, objection, statement_of
+from archec.audit.expected import Entry, change_of, entry_at, histories, key_of, objection, target_of
 from archec.audit.findings import Finding, Reporter, about
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
@@ -71,9 +71,7 @@ class PartitionedDiff:
         found, more = (set[bytes](), set[bytes]()), 0
         for first, second in self.parts():
             for keys, only in zip(found, (set(first) - set(second), set(second) - set(first)), strict=True):
-                room = MOST - len(keys)
-                keys.update(islice(only, room))
-                more += max(0, len(only) - room)
+                more += add_some(keys, only)
         return found, more
 
     def _records(self, side: int, number: int) -> list[bytes]:
@@ -99,6 +97,13 @@ class PartitionedDiff:
         self._stack.close()
 
 
+def add_some(found: set[bytes], keys: set[bytes]) -> int:
+    """Adds keys to those found, of which there are :data:`MOST` at most. Returns the number of those left out."""
+    room = MOST - len(found)
+    found.update(islice(keys, room))
+    return max(0, len(keys) - room)
+
+
 _JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
 _NAME, _LINK, _IMPLIED, _STATE, _DROPPED = 1, 2, 4, 8, 16
 """Flags of a path in the journals: it has bytes; it is a link to them; it needs no name; it is an entry of a history;
@@ -122,9 +127,7 @@ class Differences:
 
     def add(self, kind: set[bytes], keys: set[bytes]) -> None:
         """Adds to one of the sets, up to the limit."""
-        room = max(0, MOST - len(kind))
-        kind.update(islice(keys, room))
-        self.more += max(0, len(keys) - room)
+        self.more += add_some(kind, keys)
 
 
 class Comparison:
@@ -141,7 +144,7 @@ class Comparison:
         """Adds an entry of a journal, which the catalogue has ``followed`` or not. Raises ValueError for invalid
         values."""
         layout = self._layout
-        target = next((note.target for note in record.notes.values() if note.target), "")
+        target = target_of(record)
         records: list[bytes] = []
 
         def add(tist: int, flags: int, state: str | None = None) -> None:
@@ -271,10 +274,10 @@ def _read_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
             for batch in read_batches(journal.path):
                 for line in batch.lines:
                     with suppress(CorruptJournal):
-                        said = statement_of(line, journal.path.name)
-                        if said is not None:
-                            for tist, state in {**said.put, **(said.kept or {})}.items():
-                                yield Entry(tist, said.id, state or "", -1, said.target), state
+                        change = change_of(line, journal.path.name)
+                        if change is not None:
+                            for tist, state in {**change.put, **(change.kept or {})}.items():
+                                yield Entry(tist, change.id, state or "", -1, target_of(change)), state
 
 
 def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: str) -> Finding:
@@ -287,7 +290,7 @@ def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: s
     theirs = objection(entry, history)
     if theirs is None:
         return about("catalogue-disagrees", entry, path, "the catalogue has no such entry, or one that was dropped")
-    return about("catalogue-disagrees" if theirs.sha256 else "catalogue-lacks", entry, path, theirs.message)
+    return about(theirs.code, entry, path, theirs.message)
 
 
 def _sha256(state: str | None) -> bytes:

@@ -1,7 +1,6 @@
 """The expected state of an entry according to its journal line, and whether the catalogue agrees.
 
-An audit reads every line of every journal. :func:`archec.catalogue.records.decode` reads complete lines; fixity needs
-only ids, entries and their checksums, which a pattern finds in most lines without parsing their JSON.
+An audit reads every line of every journal. Patterns find the lines about held bytes, so that only these are parsed.
 """
 
 from __future__ import annotations
@@ -22,14 +21,6 @@ from archec.history import History
 from archec.ids import is_fileset
 from archec.tist import MAX_TIST
 
-_NEW_TEMPLATE = re.compile(
-    rb'\{"type":"obi","kind":"tobi","id":"([!#-\[\]-~]+)",(?:"handle":"[^"\\]*",)?'
-    rb'"put":\{"(0|[1-9][0-9]{0,11})":"([0-9a-f]{64})"\},'
-    rb'"version":\{"sha256":"\3","md5":"([0-9a-f]{32})","size":(0|[1-9][0-9]{0,17})[,}]'
-)
-"""Matches lines about new and changed templates, which are by far the most; four times as fast as parsing them. It
-matches only what the journal's encoder writes: keys in that order, an id without escapes, one entry, and the version of
-that entry. All other lines are parsed, so a missing match only costs time."""
 _SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","size":([0-9]{1,18})')
 _HELD = re.compile(rb'"(?:put|kept)":\{[^}]*":"')
 _OBI = b'{"type":"obi"'
@@ -48,29 +39,6 @@ class Entry(NamedTuple):
     size: int
     target: str
     md5: str = ""
-
-
-class Statement(NamedTuple):
-    """What a journal line puts into a history: states by tist (None: lost). Size, target (the id that the URL
-    redirected to) and md5 are those of the state ``sha256``. ``kept`` maps tists to the sha256 of the bytes that the
-    line puts on disk; None if those are the states of ``put``."""
-
-    id: str
-    put: dict[int, str | None]
-    sha256: str
-    size: int
-    target: str
-    md5: str = ""
-    kept: dict[int, str] | None = None
-
-    def entries(self) -> list[Entry]:
-        """The entries that must be on disk because of the line, even if they are dropped from a history later."""
-        obi, put, sha256, size, target, md5, kept = self
-        return [
-            Entry(tist, obi, state, *((size, target, md5) if state == sha256 else (-1, target, "")))
-            for tist, state in (put if kept is None else kept).items()
-            if state is not None
-        ]
 
 
 def names_something(line: bytes) -> bool:
@@ -98,35 +66,39 @@ def amount_of(lines: Collection[bytes]) -> Amount:
     return Amount(len(lines), sum(map(int, sizes)))
 
 
-def statement_of(line: bytes, where: str) -> Statement | None:
-    """The statement of a line, None if it makes none.
+def change_of(line: bytes, where: str) -> ObiChange | None:
+    """What a line says about entries of an obi; None if it says nothing about any.
 
     Raises :class:`CorruptJournal`, with ``where`` in the message, for an invalid line.
     """
-    usual = _NEW_TEMPLATE.match(line)
-    if usual is not None and b'"kept":{' not in line:
-        obi, tist, sha256, md5, size = usual.groups()
-        if int(tist) <= MAX_TIST:
-            text = sha256.decode()
-            return Statement(obi.decode(), {int(tist): text}, text, int(size), "", md5.decode())
-    said = line.startswith(_OBI) and (b'"put":{"' in line or b'"kept":{' in line)
-    return _parsed(line, where) if said else None
-
-
-def _parsed(line: bytes, where: str) -> Statement | None:
-    record = decode(line, where)
-    if not isinstance(record, ObiChange):
+    if not (line.startswith(_OBI) and (b'"put":{"' in line or b'"kept":{' in line)):
         return None
-    obi, put, kept, version = record.id, record.put, record.kept, record.version
-    for tist, state in (*put.items(), *(kept or {}).items()):
+    change = decode(line, where)
+    if not isinstance(change, ObiChange):
+        return None
+    for tist, state in (*change.put.items(), *(change.kept or {}).items()):
         if not 0 <= tist <= MAX_TIST or (state is not None and len(state) != 64):
             raise CorruptJournal(f"{where}: not a journal line: an entry {tist}: {state!r}")
-    if not obi or (version is not None and version.size < 0):
+    if not change.id or (change.version is not None and change.version.size < 0):
         raise CorruptJournal(f"{where}: not a journal line: an empty id, or a negative size")
-    if version is None:
-        return Statement(obi, put, "", -1, "", "", kept)
-    target = next((note.target for note in record.notes.values() if note.target), "")
-    return Statement(obi, put, version.sha256, version.size, target, version.md5, kept)
+    return change
+
+
+def target_of(change: ObiChange) -> str:
+    """The id that the URL of an obi redirected to; empty if it did not."""
+    return next((note.target for note in change.notes.values() if note.target), "")
+
+
+def entries_of(change: ObiChange) -> list[Entry]:
+    """The entries that must be on disk because of a change, even if they are dropped from a history later."""
+    version, target = change.version, target_of(change)
+    return [
+        Entry(tist, change.id, state, version.size, target, version.md5)
+        if version is not None and state == version.sha256
+        else Entry(tist, change.id, state, -1, target)
+        for tist, state in (change.put if change.kept is None else change.kept).items()
+        if state is not None
+    ]
 
 
 def key_of(path: str) -> bytes:
@@ -186,14 +158,12 @@ def entry_at(known: Known | None, when: int) -> tuple[int, str | None] | None:
 
 
 class Objection(NamedTuple):
-    """A contradiction of the catalogue: its sha256 ("" for none), and a message.
+    """A contradiction of the catalogue: the code of the finding, a message, and the catalogue's sha256 if it names
+    another one for this very entry, else empty."""
 
-    ``lost``: according to the catalogue, the obi was lost then.
-    """
-
-    sha256: str
+    code: str
     message: str
-    lost: bool = False
+    sha256: str = ""
 
 
 def objection(entry: Entry, known: Known | None) -> Objection | None:
@@ -204,15 +174,15 @@ def objection(entry: Entry, known: Known | None) -> Objection | None:
     """
     there = entry_at(known, entry.tist)
     if there is None:
-        return Objection("", "the catalogue does not know it")
+        return Objection("catalogue-lacks", "the catalogue does not know it")
     tist, state = there
     if state == entry.sha256:
         return None
     if state is None:
-        return Objection("", f"the catalogue has it as lost from {tist} on", lost=True)
+        return Objection("catalogue-disagrees", f"the catalogue has it as lost from {tist} on")
     if tist != entry.tist:
-        return Objection("", f"the catalogue has nothing of that tist, and at {tist} the sha256 {state}")
-    return Objection(state, f"the catalogue says {state}")
+        return Objection("catalogue-lacks", f"the catalogue has nothing of that tist, and at {tist} the sha256 {state}")
+    return Objection("catalogue-disagrees", f"the catalogue says {state}", state)
 
 
 def is_claimed(catalogue: Catalogue, evidence: Evidence, entry: Entry, *, settled: bool = True) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from archec.audit.expected import Entry
 from archec.units import counted
@@ -158,3 +158,24 @@ class Tally:
         if self.wrong and not (BY_COPY | _JOURNALS_BY_COPY).isdisjoint(self.by_code):
             lines.append("'archec verify --repair-from COPY' restores good bytes from a second copy.")
         return lines
+
+
+@dataclass(slots=True)
+class Summary:
+    """The result of an audit by a ``command``. ``whole``: everything was looked at."""
+
+    command: ClassVar[str]
+    whole: bool = False
+    seconds: float = 0.0
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong, or everything was fixed."""
+        return not self.tally.wrong
+
+    def as_value(self) -> dict[str, Any]:
+        """The last JSON line of the command."""
+        value = asdict(self) | {"seconds": round(self.seconds, 3)}
+        del value["tally"]
+        return {"summary": self.command, "clean": self.clean, **value, **self.tally.as_value()}

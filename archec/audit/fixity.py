@@ -22,12 +22,13 @@ from archec.audit.disk import judge
 from archec.audit.expected import (
     Entry,
     Objection,
+    change_of,
+    entries_of,
     entry_at,
     histories,
     is_claimed,
     key_of,
     objection,
-    statement_of,
 )
 from archec.audit.findings import Finding, about
 from archec.audit.journals import Journals
@@ -39,7 +40,7 @@ from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange
 from archec.digest import Digests
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
-from archec.ids import file_name, is_url, slash_variant
+from archec.ids import is_url, slash_variant
 from archec.store.journal_reader import JournalBatch, journal_of
 from archec.store.layout import RUNS, Layout
 from archec.store.reader import Chain, Directories, follow
@@ -64,10 +65,6 @@ class ReadPace:
     ) -> None:
         self._rate, self._clock, self._sleep = rate, clock, sleep
         self._free_at = 0.0
-
-    @property
-    def limits(self) -> bool:
-        return bool(self._rate)
 
     def passed(self, count: int) -> None:
         """Records that this many bytes were read, and waits until more may be read."""
@@ -100,7 +97,6 @@ class Inspector:
         self._doubtful: dict[int, set[str]] = {}
         self._buffer = memoryview(bytearray(_READ))
         self._views: Sequence[memoryview] = (self._buffer,)
-        self._paced = pace.limits
         self.read = 0
         self.unreadable = ""
         self.rebuilt = False
@@ -204,8 +200,7 @@ class Inspector:
             digests.update(buffer[:count])
             while count:
                 size += count
-                if self._paced:
-                    self._pace.passed(count)
+                self._pace.passed(count)
                 count = readv(fd, views)
                 if count:
                     digests.update(buffer[:count])
@@ -294,8 +289,7 @@ def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objectio
             message = f"its bytes have the sha256 that the catalogue names, {finding.found}; the journal says "
             return about("journal-disagrees", entry, path, f"{message}{entry.sha256}", finding.found)
         return about(finding.code, entry, path, f"{finding.message}; and {theirs.message}", finding.found)
-    code = "catalogue-disagrees" if theirs.sha256 or theirs.lost else "catalogue-lacks"
-    return about(code, entry, path, f"its bytes are those of the journal, and {theirs.message}", entry.sha256)
+    return about(theirs.code, entry, path, f"its bytes are those of the journal, and {theirs.message}", entry.sha256)
 
 
 _WEIGHT = 2000
@@ -448,14 +442,14 @@ def inspect(chunk: Chunk, inspector: Inspector, tools: Tools) -> Seen:
     entries: list[Entry] = []
     for line in chunk.lines:
         try:
-            statement = statement_of(line, chunk.where)
+            change = change_of(line, chunk.where)
         except CorruptJournal as error:
             findings.append((None, Finding("journal-line", chunk.path, error.message)))
             continue
-        if statement is not None:
-            entries += statement.entries()
+        if change is not None:
+            entries += entries_of(change)
     before = inspector.read
-    paths = paths_of(tools.layout, entries)
+    paths = [tools.layout.path(entry.tist, entry.id) for entry in entries]
     wrong = inspector.inspect(entries, paths, compare=chunk.compare)
     by_place = {(entry.tist, entry.id): entry for entry in entries} if wrong else {}
     findings += [(by_place[finding.tist, finding.id], finding) for finding in wrong]
@@ -465,11 +459,3 @@ def inspect(chunk: Chunk, inspector: Inspector, tools: Tools) -> Seen:
         findings.append((None, Finding("not-compared", redact(tools.url), "it was being rebuilt meanwhile")))
     keys = b"".join(map(key_of, paths)) if tools.keys else b""
     return Seen(len(entries), inspector.read - before, findings, keys)
-
-
-def paths_of(layout: Layout, entries: Sequence[Entry]) -> list[str]:
-    """The relative paths of entries. Most entries have the same tist, so its directory is computed only once."""
-    if layout.fanout:
-        return [layout.path(entry.tist, entry.id) for entry in entries]
-    directories = {tist: layout.directory(tist, "") for tist in {entry.tist for entry in entries}}
-    return [f"{directories[entry.tist]}/{file_name(entry.id)}" for entry in entries]

@@ -20,7 +20,7 @@ from archec.audit.opening import Audited
 from archec.catalogue.records import RunStart
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
 from archec.redif.problems import shown
-from archec.store.durable import failure, is_temp, storage_errors
+from archec.store.durable import is_temp, storage_errors
 from archec.store.journal_reader import JOURNAL_NAME, NO_BATCH, JournalBatch, JournalFile, Scanner, journals
 from archec.store.journal_writer import has_all_of
 from archec.store.layout import RUNS, Layout
@@ -172,22 +172,17 @@ class Journals:
             head, before, batch = ends.head, journal.tist, ends.batches
 
 
-def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> int:
-    """Reports journals with wrong names and unexpected files next to them. Returns the number of temporary files."""
-    temporary = 0
-    try:
-        names = sorted(os.listdir(layout.runs))
-    except FileNotFoundError:
-        report(Finding("missing", RUNS, "the directory of journals is missing"))
-        return 0
-    except OSError as error:
-        raise failure(error, layout.runs) from error
+def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> None:
+    """Reports journals with wrong names and unexpected files next to them, except temporary ones."""
+    with storage_errors(layout.runs):
+        if not layout.runs.exists():
+            report(Finding("missing", RUNS, "the directory of journals is missing"))
+            return
+        names = sorted(name for name in os.listdir(layout.runs) if not is_temp(name))
     for name in names:
         path = f"{RUNS}/{shown(name)}"
         match = JOURNAL_NAME.fullmatch(name)
-        if is_temp(name):
-            temporary += 1
-        elif match is None:
+        if match is None:
             out_of_place(Finding("unexpected", path, "is not the name of a journal"), f"{RUNS}/{name}")
         elif (layout.runs / name).is_symlink() or not (layout.runs / name).is_file():
             report(Finding("journal-damaged", path, "is not a file"))
@@ -196,7 +191,6 @@ def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> i
                 report(Finding("journal-twice", path, "its compressed form is there, too, and has all of it"))
             else:
                 report(Finding("journal-damaged", path, "its compressed form is there, too, and lacks some of it"))
-    return temporary
 
 
 def run_of(path: str) -> int:

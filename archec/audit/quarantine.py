@@ -24,13 +24,13 @@ QUARANTINE = "quarantine"
 _RECORD = "moved.jsonl"
 
 
-def set_aside(layout: Layout, path: str, why: Finding, disk: Disk | None = None) -> str | None:
+def set_aside(layout: Layout, path: str, why: Finding) -> str | None:
     """Moves the file at a relative path to quarantine, durably; returns its new path, None if there was nothing.
 
     If something was moved from this path before, the path is prefixed with ``again-2``, ``again-3`` ... ``why`` is
     recorded. Only while holding the run lock. Raises :class:`StorageFailed` if it cannot be moved.
     """
-    disk = disk or Disk()
+    disk = Disk()
     directory, _, name = path.rpartition("/")
     with Directories(layout, disk) as directories:
         old_fd = directories.find(directory)

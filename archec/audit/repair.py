@@ -45,7 +45,7 @@ class Repair:
 
     def __init__(self, archive: Archive, copy: Copy) -> None:
         self._archive, self._layout, self._catalogue = archive, archive.layout, archive.catalogue
-        self._copy, self._disk = copy, Disk()
+        self._copy = copy
         self.where = copy.where
 
     def at_work(self) -> RunLock:
@@ -83,7 +83,7 @@ class Repair:
         """Sets aside links and files in the place of directories above an entry that can certainly be repaired."""
         while path := self._in_the_way(entry):
             why = Finding("directory-link", path, "no directory stands in the place of a directory of the store")
-            set_aside(self._layout, path, why, self._disk)
+            set_aside(self._layout, path, why)
 
     def _link(self, entry: Entry, finding: Finding) -> str | None:
         """Recreates a redirect's link; None if the bytes that it led to are not known to be held."""
@@ -98,7 +98,7 @@ class Repair:
         self._clear_way(entry)
         moved = self._quarantine(entry, finding)
         link = Redirect(entry.tist, entry.id, there[0], entry.target)
-        with Writer(self._layout, disk=self._disk) as writer:
+        with Writer(self._layout) as writer:
             (outcome,) = writer.commit([], [link])
         if outcome.kind not in ("stored", "adopted"):
             raise CorruptArchive("something else has taken its place")
@@ -111,7 +111,7 @@ class Repair:
             self._fetch(entry, digests.update)
             _must_be(entry, digests.sha256)
             self._clear_way(entry)
-        with Writer(self._layout, disk=self._disk) as writer:
+        with Writer(self._layout) as writer:
             with writer.temp(entry.tist, entry.id) as temp:
                 self._fetch(entry, temp.write)
                 stored = temp.close(sync=True)
@@ -141,7 +141,7 @@ class Repair:
         path = self._layout.path(entry.tist, entry.id)
         if self._leads_to_bad_bytes(entry, path, finding):
             raise CorruptArchive("it is a link to other bytes that are bad, and must be repaired first")
-        return _moved_to(set_aside(self._layout, path, finding, self._disk))
+        return _moved_to(set_aside(self._layout, path, finding))
 
     def _leads_to_bad_bytes(self, entry: Entry, path: str, finding: Finding) -> bool:
         """Whether there is a valid link, and not the link but its target's bytes are bad."""
@@ -220,7 +220,7 @@ class Repair:
         return first.prev if start is not None and start.tist == after.tist else ""
 
     def _placed(self, candidate: Path, ours: Path | None, why: Finding) -> str:
-        runs, disk = self._layout.runs, self._disk
+        runs, disk = self._layout.runs, Disk()
         with open_directory(runs) as dir_fd:
             with temporary_file(disk, dir_fd, str(runs)) as (fd, temp):
                 with candidate.open("rb") as file:
@@ -228,7 +228,7 @@ class Repair:
                         disk.write(fd, data, str(runs / temp))
                 os.fchmod(fd, 0o444 if candidate.suffix == ".gz" else 0o644)
                 disk.fsync(fd, str(runs / temp))
-                moved = set_aside(self._layout, f"{RUNS}/{ours.name}", why, disk) if ours is not None else None
+                moved = set_aside(self._layout, f"{RUNS}/{ours.name}", why) if ours is not None else None
                 if disk.rename_noreplace(temp, dir_fd, candidate.name, dir_fd, str(runs / candidate.name)) != "done":
                     raise CorruptArchive(f"{runs / candidate.name}: is there already")
             disk.fsync_dir(dir_fd, str(runs))

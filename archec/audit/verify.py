@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from math import ceil
-from typing import Any
+from typing import ClassVar
 
 from archec.archive.opening import scratch_folder
 from archec.archive.recovery import not_of_this_store
 from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.disk import journalled, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import amount_of, key_of
-from archec.audit.findings import Finding, Reporter, Tally
+from archec.audit.findings import Finding, Reporter, Summary
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
 from archec.audit.journals import KEPT, Ends, Journals, run_of
 from archec.audit.last_checked import Bad, Memory, memory_path, open_memory, parts_of
@@ -29,7 +28,6 @@ from archec.store.layout import RUNS
 from archec.units import human_size
 
 _EXPECTED, _THERE = 0, 1
-_AT_ONCE = 1000
 _AHEAD = 4
 """Maximum number of chunks in progress per worker."""
 _HINT = "possibly out of memory; completed checks are recorded: run it again"
@@ -50,27 +48,19 @@ class Scope:
 
 
 @dataclass(slots=True)
-class VerifySummary:
+class VerifySummary(Summary):
     """The result of a verification. ``whole``: everything named by the journals was checked. ``bad`` is the number of
     entries known to be bad now, ``oldest`` the tist of the oldest check that counts (0: none)."""
 
-    whole: bool = False
+    command: ClassVar[str] = "verify"
     files: int = 0
     bytes: int = 0
-    seconds: float = 0.0
     bad: int = 0
     oldest: int = 0
-    tally: Tally = field(default_factory=Tally)
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong, or everything was repaired."""
         return not self.tally.wrong and not self.bad
-
-    def as_value(self) -> dict[str, Any]:
-        value = asdict(self) | {"seconds": round(self.seconds, 3)}
-        del value["tally"]
-        return {"summary": "verify", "clean": self.clean, **value, **self.tally.as_value()}
 
 
 def verify(
@@ -338,11 +328,9 @@ class _Verification:
             self.report(Finding("not-compared", ".", message))
             return
         self.meter.phase("comparing names", None)
-        number = 0
-        places = walk(layout, lambda finding, _: self.report(finding))
-        while some := list(islice(places, _AT_ONCE)):
-            self.names.add(_THERE, b"".join(key_of(place.path) for place in some if place.kind != "temp"))
-            number += len(some)
+        for number, place in enumerate(walk(layout, lambda finding, _: self.report(finding)), 1):
+            if place.kind != "temp":
+                self.names.add(_THERE, key_of(place.path))
             self.meter.at(number)
         (_, unknown), _ = self.names.unmatched()
         now = journalled(layout, self.archive.catalogue)

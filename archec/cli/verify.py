@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 
 from archec.archive.opening import Archive
-from archec.audit.check import CheckSummary
-from archec.audit.findings import Finding
+from archec.audit.findings import Finding, Summary
 from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair, write_descriptor
 from archec.audit.verify import Scope, VerifySummary
@@ -104,7 +103,7 @@ def print_finding(finding: Finding, *, as_json: bool) -> None:
     show(finding.as_value(), str(finding), as_json=as_json)
 
 
-def conclude(summary: VerifySummary | CheckSummary, lines: Sequence[str], *, as_json: bool) -> None:
+def conclude(summary: Summary, lines: Sequence[str], *, as_json: bool) -> None:
     """Prints the result, as JSON or as ``lines``. Exits with 6 if something is wrong, with 1 if that could not be
     determined."""
     show(summary.as_value(), *lines, as_json=as_json)

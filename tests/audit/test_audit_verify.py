@@ -309,13 +309,19 @@ def copy_handler(world: World) -> type[BaseHTTPRequestHandler]:
 
 
 def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None:
-    """As far as its sizes are asked for; a redirect to another private address is refused."""
+    """Sizes and files; a redirect to another private address is refused."""
 
     class Moved(copy_handler(world)):  # type: ignore[misc]
         def do_HEAD(self) -> None:
             self.send_response(302)
             self.send_header("Location", f"{where}{self.path}")
             self.end_headers()
+
+        def do_GET(self) -> None:
+            if self.path.endswith(DESCRIPTOR):
+                super().do_GET()
+            else:
+                self.do_HEAD()
 
     run = journals(open_layout(world.config.store_path))[0].tist
     with ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server:
@@ -328,6 +334,9 @@ def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None
                 copy = UrlCopy(f"http://127.0.0.1:{server.server_port}", layout, sender)
                 if networks:
                     assert copy.has_journal(run)
+                    assert copy.runs() == [journal.tist for journal in journals(layout)]
+                    name = journals(layout)[0].path.name
+                    assert b"".join(copy.journal(name)) == (layout.runs / name).read_bytes()
                 else:
                     with pytest.raises(StorageFailed, match="HTTP status 302" if where == "/again" else "not a public"):
                         copy.has_journal(run)
