@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from archec.errors import UsageError
 
@@ -49,6 +50,11 @@ def parse_share(text: str | int | float) -> float:
 def counted(number: int, one: str, many: str = "") -> str:
     """``1 file``, ``1,234 files``; ``many`` is the plural if it is not ``one`` with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(counts: Mapping[str, int], none: str = "none") -> str:
+    """``{"new": 1234, "held_back": 2, "lost": 0}`` -> ``"1,234 new, 2 held back"``; ``none`` if all are 0."""
+    return ", ".join(f"{count:,} {word.replace('_', ' ')}" for word, count in counts.items() if count) or none
 
 
 def human_size(count: int) -> str:

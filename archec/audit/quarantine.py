@@ -14,7 +14,7 @@ import orjson
 from archec.audit.findings import Finding
 from archec.errors import StorageFailed
 from archec.redif.problems import shown
-from archec.store.durable import Disk, append_durably, failure
+from archec.store.durable import Disk, append_durably, storage_errors
 from archec.store.layout import Layout
 from archec.store.reader import Directories
 
@@ -36,12 +36,11 @@ def set_aside(layout: Layout, path: str, why: Finding) -> str | None:
         old_fd = directories.find(directory)
         if old_fd is None:
             return None
-        try:
-            os.lstat(name, dir_fd=old_fd)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise failure(error, f"{layout.root}/{path}") from error
+        with storage_errors(f"{layout.root}/{path}"):
+            try:
+                os.lstat(name, dir_fd=old_fd)
+            except FileNotFoundError:
+                return None
         for number in count(1):
             parts = (QUARANTINE, f"again-{number}" if number > 1 else "", directory)
             goal = "/".join(filter(None, parts))

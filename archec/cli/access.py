@@ -35,7 +35,7 @@ from archec.config.pywb import load_with_pywb
 from archec.errors import Exit, NotHeld, UsageError
 from archec.ids import is_fileset, normalise, typed
 from archec.store.durable import atomic_stream, storage_errors
-from archec.terminal.output import echo, echo_json, note, show
+from archec.terminal.output import note, show, show_all
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted
@@ -110,18 +110,19 @@ def list_tokens(as_json: bool, pywb_file: Path | None, config_file: Path | None)
     Example: archec access token list
     """
     tokens = _tokens(load_with_pywb(config_file, pywb_file)[0])
-    if not tokens and not as_json:
-        note("there are no tokens")
-    for one in tokens:
-        if as_json:
-            until = iso(one.until) if one.until else None
-            collections = list(one.collections) or None
-            value = {"name": one.name, "rights": list(one.rights), "collections": collections, "until": until}
-            echo_json({**value, "created": iso(one.created)})
-        else:
-            where = ", ".join(one.collections) or "all collections"
-            until = f", until {iso(one.until)}" if one.until else ""
-            echo(f"{one.name}: {', '.join(one.rights)}; {where}{until}")
+    show_all(tokens, _token_value, _token_lines, as_json=as_json, none="there are no tokens")
+
+
+def _token_value(one: Token) -> dict[str, object]:
+    return {
+        "name": one.name, "rights": list(one.rights), "collections": list(one.collections) or None,
+        "until": iso(one.until) if one.until else None, "created": iso(one.created),
+    }  # fmt: skip
+
+
+def _token_lines(one: Token) -> tuple[str]:
+    until = f", until {iso(one.until)}" if one.until else ""
+    return (f"{one.name}: {', '.join(one.rights)}; {', '.join(one.collections) or 'all collections'}{until}",)
 
 
 @token.command()
@@ -296,29 +297,27 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
         rule = f"rule {decision.rule}" if decision.rule else "access.open"
         anybody, own = Viewer(None, address, rules).level(decision), viewer.level(decision)
         is_by_oai = bool(subject.handle and subject.noted) and anybody < Level.CONTENT and config.oai.items != "fobi"
-        if as_json:
-            value = {"id": shown, "url": subject.url, "anybody": anybody.name.lower(), "by": rule}
-            where = (token.collections or None) if token is not None else None
-            own_value = {"token": own.name.lower(), "collections": where} if token is not None else {}
-            held = {"withdrawn": decision.withdrawn, "held": bool(subject.noted)}
-            depending = {"depends_on_address": f"rule {depends}"} if depends else {}
-            by_oai = {"oai": True} if is_by_oai else {}
-            echo_json(
-                {**value, "mime": subject.mime, "reason": decision.reason, **held, **depending, **by_oai, **own_value}
-            )
-            continue
+        value = {
+            "id": shown, "url": subject.url, "anybody": anybody.name.lower(), "by": rule, "mime": subject.mime,
+            "reason": decision.reason, "withdrawn": decision.withdrawn, "held": bool(subject.noted),
+        }  # fmt: skip
         withdrawn = ", withdrawn" if decision.withdrawn else ""
         reason = f" ({decision.reason})" if decision.reason else ""
-        echo(f"{shown}: {anybody.name.lower()} is public{withdrawn}, by {rule}{reason}")
+        lines = [f"{shown}: {anybody.name.lower()} is public{withdrawn}, by {rule}{reason}"]
         if depends:
-            echo(f"    rule {depends} depends on the address: give --address")
+            value["depends_on_address"] = f"rule {depends}"
+            lines.append(f"    rule {depends} depends on the address: give --address")
         if is_by_oai:
-            echo("    /oai gives the template to everybody: access rules are for collections only")
+            value["oai"] = True
+            lines.append("    /oai gives the template to everybody: access rules are for collections only")
         if not subject.noted:
             lack = "the obi store holds nothing of it" if has_archive else "there is no archive"
-            echo(f"    {lack}; rows of indexes are judged by their own time and media type")
+            lines.append(f"    {lack}; rows of indexes are judged by their own time and media type")
         if token is not None:
-            echo(f"    {own.name.lower()} for {token.name}, in {', '.join(token.collections) or 'all collections'}")
+            value |= {"token": own.name.lower(), "collections": list(token.collections) or None}
+            where = ", ".join(token.collections) or "all collections"
+            lines.append(f"    {own.name.lower()} for {token.name}, in {where}")
+        show(value, *lines, as_json=as_json)
 
 
 def _tokens(config: Config) -> tuple[Token, ...]:

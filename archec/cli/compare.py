@@ -16,7 +16,7 @@ from archec.store.layout import open_store
 from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
-from archec.units import counted, human_duration
+from archec.units import counted, human_duration, listed
 
 
 @click.command()
@@ -57,5 +57,5 @@ def _lines(found: CopyReport) -> Iterator[str]:
     if found.unlisted:
         yield "  The server does not list the directory of journals: whether the copy has later runs is unknown."
     if found.files or found.differences:
-        what = ", ".join(f"{count:,} {code}" for code, count in sorted(found.differences.items())) or "no difference"
+        what = listed(dict(sorted(found.differences.items())), "no difference")
         yield f"Compared {counted(found.files, 'file')} by name and size, in {human_duration(found.seconds)}: {what}."

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -70,21 +71,14 @@ def _show(rows: Iterator[CoverageRow], with_filesets: Archive | None, *, as_json
             note(f"the terminal is too narrow for: {', '.join(map(str.strip, left_out))} (--json has them)")
         lines.raw("".join([f"{'archive, series':<{_NAME}}", *(f"  {label}" for label, _ in _columns(width))]))
     everything = CoverageRow("", "")
-    archive = CoverageRow("", "")
-    here = 0
-    for row in rows:
-        if here and archive.archive != row.archive:
-            if as_json or here > 1:
-                show_row("archive", f"{archive.archive} (all)", archive)
-            here = 0
-        if not here:
-            archive = CoverageRow(row.archive, "")
-        here += 1
-        archive.add(row)
-        everything.add(row)
-        show_row("series", f"{row.archive}:{row.series}" if row.series else row.archive or "(not a RePEc handle)", row)
-    if here and (as_json or here > 1):
-        show_row("archive", f"{archive.archive} (all)", archive)
+    for code, of_archive in groupby(rows, lambda row: row.archive):
+        archive, number = CoverageRow(code, ""), 0
+        for number, row in enumerate(of_archive, 1):  # noqa: B007
+            archive.add(row)
+            show_row("series", f"{code}:{row.series}" if row.series else code or "(not a RePEc handle)", row)
+        if as_json or number > 1:
+            show_row("archive", f"{code} (all)", archive)
+        everything.add(archive)
     if with_filesets is not None:
         filesets = coverage_of_filesets(with_filesets.catalogue)
         if filesets.works:

@@ -15,7 +15,7 @@ from archec.export.units import selection
 from archec.export.writing import NotExported
 from archec.terminal.output import show
 from archec.terminal.progress import meter_for
-from archec.units import counted, human_duration, human_size
+from archec.units import counted, human_duration, human_size, listed
 
 
 @click.group()
@@ -100,7 +100,7 @@ def _lines(summary: ExportSummary) -> list[str]:
     if summary.faults:
         lines.append(f"  WRONG in the vault: {counted(summary.faults, 'file')}")
     if summary.failed:
-        codes = ", ".join(f"{count:,} {code}" for code, count in sorted(summary.by_code.items()))
+        codes = listed(dict(sorted(summary.by_code.items())))
         unnamed = summary.failed - summary.by_code.total()
         more = f", {unnamed:,} more not named" if unnamed else ""
         lines.append(f"  NOT exported: {codes}{more}: run archec verify")

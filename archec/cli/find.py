@@ -25,8 +25,6 @@ from archec.units import human_size
 _LENGTHS = {"md5": 32, "sha256": 64}
 _PATIENCE = 5.0
 
-_Wanted = tuple[Checksum, str]
-
 
 @click.command()
 @click.argument("file", required=False, type=PATH)
@@ -56,23 +54,17 @@ def find(
         raise UsageError(f"there is no file {file}", hint=f"for a checksum: --{name} {file}")
     config = load(config_file)
     with opened(config) as archive:
-        wanted = _wanted(config, file, sha256, md5, text)
+        if text is not None:
+            wanted: list[tuple[Checksum, str]] = [("text", value) for value in sorted(_texts(config, text))]
+        elif md5 is not None:
+            wanted = [("md5", _checksum("md5", md5))]
+        elif file is not None:
+            wanted = [("sha256", digests_of(file).sha256)]
+        else:
+            wanted = [("sha256", _checksum("sha256", sha256 or ""))]
         found = (one for checksum, value in wanted for one in holdings(archive, checksum, value))
         if not show_all(found, Holding.as_value, _lines, as_json=as_json):
             raise NotHeld("the archive has never held this")
-
-
-def _wanted(
-    config: Config, file: Path | None, sha256: str | None, md5: str | None, text: Path | None
-) -> Iterator[_Wanted]:
-    if file is not None:
-        yield "sha256", digests_of(file).sha256
-    elif sha256 is not None:
-        yield "sha256", _checksum("sha256", sha256)
-    elif md5 is not None:
-        yield "md5", _checksum("md5", md5)
-    elif text is not None:
-        yield from (("text", value) for value in sorted(_texts(config, text)))
 
 
 def _checksum(name: str, value: str) -> str:

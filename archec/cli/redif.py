@@ -19,6 +19,7 @@ from archec.redif.template import Template
 from archec.redif.template import as_json as template_value
 from archec.store.durable import open_whole
 from archec.terminal.output import echo, echo_json, note, show
+from archec.units import listed
 
 
 @click.command()
@@ -71,8 +72,7 @@ def redif(
         with open_whole(report, mode=0o644) as output:
             output.write((summary.html() if report.suffix.lower() == ".html" else summary.markdown()).encode())
     codes = sum((one.codes for one in summary.archives.values()), Counter[str]())
-    found = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items())) or "none"
-    wrong = ", ".join(f"{count} {code}" for code, count in sorted(codes.items())) or "none"
+    found, wrong = (listed(dict(sorted(counts.items()))) for counts in (summary.kinds, codes))
     for row in (f"templates: {found}", f"problems: {wrong}", *(summary.table() if codes else ())):
         note(row, prefix="")
     if unread or (strict and codes):

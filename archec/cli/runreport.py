@@ -19,7 +19,7 @@ from msgspec import UNSET
 from archec import __version__
 from archec.errors import Exit
 from archec.tist import iso
-from archec.units import counted, human_duration, human_size
+from archec.units import counted, human_duration, human_size, listed
 
 if TYPE_CHECKING:
     from archec.archive.report import FetchFigures, HostFigures, ProblemFigures, Report, RunReport
@@ -61,10 +61,10 @@ def gather_table(report: RunReport, *, message_printed: bool = False) -> list[st
         rows.append(("", f"{templates.without_handle:,} without a handle"))
     if templates.conflicts:
         rows.append(("", f"{templates.conflicts:,} in conflict with another data set of the same date"))
-    rows.append(("templates", _counts(report.tobis)))
+    rows.append(("templates", listed(report.tobis)))
     unjudged = report.not_judged
     for number, (archive, words) in enumerate(islice(unjudged.items(), _MAX_ARCHIVES)):
-        rows.append(("" if number else "not judged", f"{sum(words.values()):,} of {archive}: {_counts(words)}"))
+        rows.append(("" if number else "not judged", f"{sum(words.values()):,} of {archive}: {listed(words)}"))
     if len(unjudged) > _MAX_ARCHIVES:
         rows.append(("", f"and those of {counted(len(unjudged) - _MAX_ARCHIVES, 'more archive')}"))
     for code, count in report.held_back.items():
@@ -72,7 +72,7 @@ def gather_table(report: RunReport, *, message_printed: bool = False) -> list[st
         rows.append(("held back", f"{counted(count, 'loss', 'losses')} of {code}: {accept}"))
     fetch = report.fetch
     if report.fobis:
-        rows.append(("files", _counts(report.fobis)))
+        rows.append(("files", listed(report.fobis)))
     if report.fobis or fetch.requests:
         rows.append(("fetched", f"{counted(fetch.requests, 'request')}, {human_size(fetch.bytes)}"))
     if fetch.deferred:
@@ -89,21 +89,21 @@ def other_table(kind: str, report: RunReport) -> list[str]:
         rows.append(("data set", f"{data_set.source}  as of {data_set.time}"))
     for label, counts in (("templates", report.tobis), ("files", report.fobis)):
         if any(counts.values()):
-            rows.append((label, _counts(counts)))
+            rows.append((label, listed(counts)))
     if report.filesets is not UNSET:
-        rows.append(("filesets", _counts(report.filesets)))
+        rows.append(("filesets", listed(report.filesets)))
     return _table([*rows, *_ended(report, report.message)])
 
 
 def deferred_files(fetch: FetchFigures) -> str:
     """The number of files that a run deferred to the next one, and the reasons."""
-    return f"{counted(fetch.deferred, 'file')}, for the next run to try: {_counts(fetch.reasons)}"
+    return f"{counted(fetch.deferred, 'file')}, for the next run to try: {listed(fetch.reasons)}"
 
 
 def host_outcomes(host: HostFigures) -> str:
     """The results of the visits to a host, and its deferred files."""
-    outcomes = _counts(host.outcomes) if host.outcomes else "no visits"
-    return outcomes + (f", {host.deferred:,} deferred ({_counts(host.reasons)})" if host.deferred else "")
+    outcomes = listed(host.outcomes, "no visits")
+    return outcomes + (f", {host.deferred:,} deferred ({listed(host.reasons)})" if host.deferred else "")
 
 
 def _ended(report: RunReport, message: str) -> list[tuple[str, str]]:
@@ -120,16 +120,12 @@ def _table(rows: list[tuple[str, str]]) -> list[str]:
     return [f"{label:<{INDENT - 1}} {text}" for label, text in rows]
 
 
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items() if count) or "none"
-
-
 def _problems(problems: ProblemFigures, message: str) -> list[str]:
     """The problems, except the one already in ``message``."""
     total = sum(problems.by_code.values())
     if not total:
         return []
-    lines = [f"{'problems':<11} {_counts(problems.by_code)}"]
+    lines = [f"{'problems':<11} {listed(problems.by_code)}"]
     for problem in problems.first[:_MAX_PROBLEMS]:
         if problem.message and problem.message in message:
             continue

@@ -17,7 +17,7 @@ from archec.errors import UsageError
 from archec.monitor.runs import RunView, runs_listed, view_of
 from archec.terminal.output import echo, echo_json, note, show, terminal_width
 from archec.tist import iso
-from archec.units import human_duration, human_size
+from archec.units import human_duration, human_size, listed
 
 _HEAD = ("run", "time", "state", "kind", "data set", "templates", "files", "stored", "took")
 _WIDTHS = (10, 20, 12, 8, 10, 30, 30, 9, 8)
@@ -120,8 +120,8 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
                 view.state,
                 view.kind,
                 iso(view.data_set)[:10] if view.data_set else "",
-                _counts(view.figures.tobis, _TEMPLATES),
-                _counts(view.figures.fobis, _FILES),
+                listed({kind: view.figures.tobis.get(kind, 0) for kind in _TEMPLATES}, "-"),
+                listed({kind: view.figures.fobis.get(kind, 0) for kind in _FILES}, "-"),
                 human_size(view.figures.stored_bytes),
                 human_duration(view.seconds) if view.seconds is not None else "",
             ),
@@ -146,7 +146,3 @@ def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
 
 def _joined(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
     return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False)).rstrip()
-
-
-def _counts(counts: dict[str, int], kinds: tuple[str, ...]) -> str:
-    return ", ".join(f"{counts[kind]:,} {kind.replace('_', ' ')}" for kind in kinds if counts.get(kind)) or "-"

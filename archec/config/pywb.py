@@ -56,12 +56,11 @@ def load_pywb(path: Path) -> Pywb:
         raise unreadable(path, error) from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: must hold 'key: value' lines")
+    base = path.absolute().parent
     try:
-        read = read_collections(_collections(data, path.absolute().parent))
-        made = msgspec.convert(read, tuple[CollectionConfig, ...])
+        made = msgspec.convert(read_collections(_collections(data, base)), tuple[CollectionConfig, ...])
     except (Misfit, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: collections: {error}") from error
-    base = path.absolute().parent
     absolute = tuple(_with_absolute_paths(one, base) for one in made)
     given, root = data.get("collections") or {}, base / _text(data, "collections_root", "collections")
     absolute = tuple(_each_from_its_own(one, root) if given.get(one.name) == _ALL else one for one in absolute)
@@ -114,22 +113,16 @@ def _is_ignored(key: Any, own: Collection[str]) -> bool:
 
 def _with_absolute_paths(collection: CollectionConfig, base: Path) -> CollectionConfig:
     """The collection with relative paths resolved against the directory of pywb's file."""
-    steps = tuple(
-        msgspec.structs.replace(
-            step,
-            sources=tuple(
-                msgspec.structs.replace(one, path=str(base / one.path)) if one.path else one for one in step.sources
-            ),
-            resources=tuple(
-                msgspec.structs.replace(one, place=str(base / one.place))
-                if one.place and "://" not in one.place
-                else one
-                for one in step.resources
-            ),
-        )
-        for step in collection.steps
-    )
-    return msgspec.structs.replace(collection, steps=steps)
+    steps = []
+    for step in collection.steps:
+        sources = tuple(msgspec.structs.replace(one, path=_resolved(one.path, base)) for one in step.sources)
+        resources = tuple(msgspec.structs.replace(one, place=_resolved(one.place, base)) for one in step.resources)
+        steps.append(msgspec.structs.replace(step, sources=sources, resources=resources))
+    return msgspec.structs.replace(collection, steps=tuple(steps))
+
+
+def _resolved(path: str, base: Path) -> str:
+    return str(base / path) if path and "://" not in path else path
 
 
 def _folders(root: Path, indexes: str, archives: Any) -> dict[str, Any]:

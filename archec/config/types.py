@@ -40,17 +40,22 @@ class PlatformConfig(Struct, frozen=True, forbid_unknown_fields=True):
     token: str = ""
 
 
-def read_platforms(value: Any) -> Any:
-    """Converts groups by name to a list of platforms."""
-    if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
-        return value
-    return [{"name": str(name), **_group(str(name), group)} for name, group in value.items()]
+def _by_name(read: Callable[[str, dict[Any, Any]], dict[Any, Any]]) -> Callable[[Any], Any]:
+    """What converts groups by name to a list of groups with a ``name``, each of them with ``read``."""
+
+    def converted(value: Any) -> Any:
+        if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
+            return value
+        for name, group in value.items():
+            if "name" in group:
+                raise ValueError(f"{name}: unknown key name")
+        return [{"name": str(name), **read(str(name), group)} for name, group in value.items()]
+
+    return converted
 
 
-def _group(name: str, group: dict[Any, Any]) -> dict[Any, Any]:
+def _platform(name: str, group: dict[Any, Any]) -> dict[Any, Any]:
     found = dict(group)
-    if "name" in found:
-        raise ValueError(f"{name}: unknown key name")
     hosts = found.get("hosts", ())
     hosts = [hosts] if isinstance(hosts, str) else hosts
     if isinstance(hosts, list):
@@ -125,17 +130,8 @@ def _formats(value: Any) -> Any:
     return [{"metadataFormat": one, "metadataFormatClass": one} if isinstance(one, str) else one for one in value]
 
 
-def _collections(value: Any) -> Any:
-    """Converts groups by name to a list of collections."""
-    if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
-        return value
-    for name, group in value.items():
-        if "name" in group:
-            raise ValueError(f"{name}: unknown key name")
-    return [
-        {"name": name} | {key: item if key == "title" else _lower(item) for key, item in group.items()}
-        for name, group in value.items()
-    ]
+def _collection(name: str, group: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: item if key == "title" else _lower(item) for key, item in group.items()}
 
 
 def _off(value: Any) -> float:
@@ -324,11 +320,13 @@ Formats = Annotated[
 ]
 Collections = Annotated[
     tuple[OaiCollectionConfig, ...],
-    _must_be("groups: NAME: {title: ..., archives: [aaa], series: [aaa:ssssss], ...}", read=_collections),
+    _must_be("groups: NAME: {title: ..., archives: [aaa], series: [aaa:ssssss], ...}", read=_by_name(_collection)),
 ]
 Platforms = Annotated[
     tuple[PlatformConfig, ...],
-    _must_be("groups: NAME: {hosts: [...], api: URL, enabled: true, rate: 60/min, token: ENV}", read=read_platforms),
+    _must_be(
+        "groups: NAME: {hosts: [...], api: URL, enabled: true, rate: 60/min, token: ENV}", read=_by_name(_platform)
+    ),
 ]
 AccessCollections = Annotated[
     tuple[CollectionConfig, ...], _must_be("groups: NAME: {index: ..., resource: ...}", read=read_collections)

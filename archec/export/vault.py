@@ -18,6 +18,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -26,7 +27,7 @@ from warcio.warcwriter import WARCWriter
 
 from archec.errors import ConfigError, CorruptArchive, UsageError
 from archec.export.units import Unit
-from archec.store.durable import Data, Disk, atomic_write, create_temp, failure, hit, is_temp, read_file, storage_errors
+from archec.store.durable import Disk, atomic_write, create_temp, hit, is_temp, read_file, storage_errors
 from archec.store.layout import Layout
 from archec.warc.cdxj import IndexLine, read_index
 from archec.warc.records import WARC_VERSION
@@ -35,7 +36,6 @@ _DESCRIPTOR = "vault.json"
 _VERSION = 1
 _KNOWN = {_DESCRIPTOR, "archive", "indexes", "lock", "lost+found"}
 _BUFFER = 1 << 20
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Vault(NamedTuple):
@@ -56,13 +56,8 @@ class Vault(NamedTuple):
     def lines(self, unit: Unit) -> Iterator[IndexLine]:
         """The lines of the index, if there is one. Raises CorruptArchive if it is damaged."""
         path = self.index_path(unit)
-        try:
-            with open(path, "rb") as file:
-                yield from read_index(file, str(path))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise failure(error, path) from error
+        with storage_errors(path), suppress(FileNotFoundError), open(path, "rb") as file:
+            yield from read_index(file, str(path))
 
     def next_number(self, unit: Unit) -> int:
         """The number of the next WARC file: one more than the greatest one in the index."""
@@ -80,17 +75,16 @@ class TempFile:
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path = path
         self._disk = disk
-        with storage_errors(path.parent):
-            self._directory = os.open(path.parent, _DIRECTORY)
-        try:
+        with ExitStack() as stack:
+            with storage_errors(path.parent):
+                self._directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, self._directory)
             self._fd, self._temp = create_temp(disk, self._directory, str(path.parent))
-        except BaseException:
-            os.close(self._directory)
-            raise
+            self._stack = stack.pop_all()
         self._buffer = bytearray()
         self.size = 0
 
-    def write(self, data: Data) -> int:
+    def write(self, data: bytes) -> int:
         self._buffer += data
         self.size += len(data)
         if len(self._buffer) >= _BUFFER:
@@ -130,13 +124,11 @@ class TempFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            if self._temp:
-                self._disk.unlink(self._temp, self._directory, str(self.path))
-        finally:
+        with self._stack:
             if self._fd >= 0:
                 os.close(self._fd)
-            os.close(self._directory)
+            if self._temp:
+                self._disk.unlink(self._temp, self._directory, str(self.path))
 
 
 class WarcFile:
@@ -192,9 +184,8 @@ def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
     return Vault(root)
 
 
-def sweep(vault: Vault) -> int:
-    """Removes the temporary files of killed exports, and returns their number. The caller must hold the lock."""
-    removed = 0
+def sweep(vault: Vault) -> None:
+    """Removes the temporary files of killed exports. The caller must hold the lock."""
     with storage_errors(vault.root):
         folders = [vault.root, vault.root / "indexes"]
         with os.scandir(vault.root / "archive") as entries:
@@ -204,8 +195,6 @@ def sweep(vault: Vault) -> int:
                 for entry in entries:
                     if is_temp(entry.name) and entry.is_file(follow_symlinks=False):
                         os.unlink(entry.path)
-                        removed += 1
-    return removed
 
 
 def _check(path: Path) -> None:

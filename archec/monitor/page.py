@@ -22,7 +22,7 @@ from archec.monitor.status import PendingLosses
 from archec.report.changes import Incident
 from archec.report.coverage import COLUMNS, CoverageRow
 from archec.tist import iso
-from archec.units import human_duration, human_size
+from archec.units import human_duration, human_size, listed
 
 _MOST_ROWS = 200
 _RIGHT = ' class="n"'
@@ -103,7 +103,7 @@ def _sections(account: Account) -> Iterator[str]:
     if bins:
         yield "<h2>Incidences over time</h2>"
         caption = "Templates by the date of their data set, files by that of their run."
-        yield _figure(incidences_plot(bins, "i"), caption)
+        yield _figure(incidences_plot(bins), caption)
         rows = (
             (_day(item.start), *(item.tobis[k] for k in KINDS), *(item.fobis[k] for k in KINDS))
             for item in reversed(bins)
@@ -113,7 +113,7 @@ def _sections(account: Account) -> Iterator[str]:
         yield _table(head, rows)
     if account.series.growth:
         yield "<h2>Size</h2>"
-        yield _figure(growth_plot(account.series.growth, "g"), "What all runs have written, and what is held.")
+        yield _figure(growth_plot(account.series.growth), "What all runs have written, and what is held.")
         yield _table(
             ("run", "stored", "templates held", "files held"),
             ((p.run, human_size(p.stored_bytes), p.tobis_held, p.fobis_held) for p in account.series.growth[::-1]),
@@ -129,7 +129,7 @@ def _sections(account: Account) -> Iterator[str]:
     if account.coverage:
         shown = account.coverage[:_MOST_BARS]
         caption = f"Archives with the most works: {len(shown)} of {len(account.coverage)}."
-        yield _figure(coverage_plot(shown, "c"), caption)
+        yield _figure(coverage_plot(shown), caption)
     rows_of = [(row.archive, row) for row in account.coverage]
     if account.filesets is not None and account.filesets.works:
         rows_of.append(("filesets", account.filesets))
@@ -150,10 +150,10 @@ def _run(run: RunView) -> Iterator[str]:
         ("state", f"{run.state}: {SHOWN[run.state]}"),
         ("data set", f"{run.source}, as of {_day(run.data_set)}") if run.data_set else ("kind", run.kind),
         ("took", took),
-        ("templates", _counts(run.figures.tobis)),
-        ("files", _counts(run.figures.fobis)),
+        ("templates", listed(run.figures.tobis)),
+        ("files", listed(run.figures.fobis)),
         ("stored", human_size(run.figures.stored_bytes)),
-        ("held back", _counts(run.figures.held_back)),
+        ("held back", ", ".join(f"{losses:,} of {of}" for of, losses in run.figures.held_back.items()) or "none"),
         ("problems", f"{run.problems:,}"),
     ]
     if run.message:
@@ -202,12 +202,12 @@ def _hosts(account: Account) -> Iterator[str]:
         return
     totals = account.run.figures.hosts
     yield _figure(
-        hosts_plot(hosts[:_MOST_BARS], "h"),
+        hosts_plot(hosts[:_MOST_BARS]),
         f"Hosts visited: {totals.visited:,}; in trouble: {totals.in_trouble:,}. "
         "Those in trouble come first, then the largest.",
     )
     yield _table(
-        ("host", "visits", "deferred", "outcomes"), ((h.host, h.visits, h.deferred, _counts(h.outcomes)) for h in hosts)
+        ("host", "visits", "deferred", "outcomes"), ((h.host, h.visits, h.deferred, listed(h.outcomes)) for h in hosts)
     )
 
 
@@ -245,10 +245,6 @@ def _cell(value: object) -> str:
         return f"<td{_RIGHT}>{value if value > 10**9 else f'{value:,}'}</td>"
     # Browsers would break dates and words such as not-modified after a hyphen.
     return f"<td>{_HYPHENED.sub(_WHOLE, _e('' if value is None else value))}</td>"
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "none"
 
 
 def _day(tist: int) -> str:

@@ -185,14 +185,15 @@ def need_matplotlib() -> None:
     del matplotlib
 
 
-def incidences_plot(bins: Sequence[Bin], prefix: str) -> str:
+def incidences_plot(bins: Sequence[Bin]) -> str:
     """A point for each kind of incidence and period, side by side on a logarithmic scale."""
 
     def draw(axes: Sequence[Axes]) -> None:
-        for one, which in zip(axes, ("tobis", "fobis"), strict=True):
+        labels = (("tobis", "templates", "data set"), ("fobis", "files", "run"))
+        for one, (which, what, date_of) in zip(axes, labels, strict=True):
             for number, kind in enumerate(KINDS):
                 points = [
-                    (_days(item.start) + (number + 0.5) / len(KINDS) * (item.end - item.start) / 86400, count)
+                    (_days(item.start) + (number + 0.5) / len(KINDS) * _days(item.end - item.start), count)
                     for item in bins
                     if (count := getattr(item, which)[kind])
                 ]
@@ -205,14 +206,13 @@ def incidences_plot(bins: Sequence[Bin], prefix: str) -> str:
             one.set_ylim(_LEAST, max(10, 2 * most))
             one.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}" if count >= 1 else "")
             _dated(one)
-        for one, what, date_of in zip(axes, ("templates", "files"), ("data set", "run"), strict=True):
             one.set(ylabel=what, xlabel=f"date of the {date_of} (UTC)")
         axes[0].legend(ncols=4, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
 
-    return _svg(draw, prefix, rows=2, height=5.2)
+    return _svg(draw, "incidences", rows=2, height=5.2)
 
 
-def growth_plot(points: Sequence[Growth], prefix: str) -> str:
+def growth_plot(points: Sequence[Growth]) -> str:
     """Bytes stored, and obis held, over the runs."""
     from matplotlib.ticker import MaxNLocator
 
@@ -238,39 +238,26 @@ def growth_plot(points: Sequence[Growth], prefix: str) -> str:
         axes[1].set_ylim(bottom=0)
         axes[1].legend(frameon=False)
 
-    return _svg(draw, prefix, rows=2, height=4.8)
+    return _svg(draw, "growth", rows=2, height=4.8)
 
 
-def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
+def hosts_plot(hosts: Sequence[HostFigures]) -> str:
     """One bar per host: visits that were answered, visits that failed through its fault, deferred files."""
-
-    def draw(axes: Sequence[Axes]) -> None:
-        names = [_label(host.host) for host in hosts]
-        parts = (
-            ("answered", _GOOD, [float(host.visits - host.faults) for host in hosts]),
-            ("failed", _BAD, [float(host.faults) for host in hosts]),
-            ("deferred", _GREY, [float(host.deferred) for host in hosts]),
-        )
-        _stacked(axes[0], names, parts)
-        axes[0].set_ylabel("host")
-        axes[0].set_xlabel(f"visits; failed: {', '.join(sorted(FAULTS))}")
-
-    return _svg(draw, prefix, height=0.9 + 0.24 * max(len(hosts), 3))
+    parts = (
+        ("answered", _GOOD, [float(host.visits - host.faults) for host in hosts]),
+        ("failed", _BAD, [float(host.faults) for host in hosts]),
+        ("deferred", _GREY, [float(host.deferred) for host in hosts]),
+    )
+    return _bars([host.host for host in hosts], parts, "host", f"visits; failed: {', '.join(sorted(FAULTS))}")
 
 
-def coverage_plot(rows: Sequence[CoverageRow], prefix: str) -> str:
+def coverage_plot(rows: Sequence[CoverageRow]) -> str:
     """One bar per archive: works with and without a held file."""
-
-    def draw(axes: Sequence[Axes]) -> None:
-        parts = (
-            ("a file is held", _GOOD, [float(row.with_file) for row in rows]),
-            ("none is", _GREY, [float(row.works - row.with_file) for row in rows]),
-        )
-        _stacked(axes[0], [_label(row.archive) for row in rows], parts)
-        axes[0].set_ylabel("archive")
-        axes[0].set_xlabel("works")
-
-    return _svg(draw, prefix, height=0.9 + 0.24 * max(len(rows), 3))
+    parts = (
+        ("a file is held", _GOOD, [float(row.with_file) for row in rows]),
+        ("none is", _GREY, [float(row.works - row.with_file) for row in rows]),
+    )
+    return _bars([row.archive for row in rows], parts, "archive", "works")
 
 
 def _dated(axes: Axes) -> None:
@@ -282,15 +269,22 @@ def _dated(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
-def _stacked(axes: Axes, names: Sequence[str], parts: Sequence[tuple[str, str, list[float]]]) -> None:
-    places = list(range(len(names)))
-    base = [0.0] * len(names)
-    for label, colour, values in parts:
-        axes.barh(places, values, left=base, color=colour, label=label)
-        base = [a + b for a, b in zip(base, values, strict=True)]
-    axes.set_yticks(places, names)
-    axes.invert_yaxis()
-    axes.legend(ncols=3, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+def _bars(names: Sequence[str], parts: Sequence[tuple[str, str, list[float]]], of: str, unit: str) -> str:
+    """One bar per name, with the parts (their label, colour and lengths) one after the other."""
+
+    def draw(axes: Sequence[Axes]) -> None:
+        (one,) = axes
+        places = list(range(len(names)))
+        base = [0.0] * len(names)
+        for label, colour, values in parts:
+            one.barh(places, values, left=base, color=colour, label=label)
+            base = [a + b for a, b in zip(base, values, strict=True)]
+        one.set_yticks(places, [_label(name) for name in names])
+        one.invert_yaxis()
+        one.legend(ncols=3, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+        one.set(ylabel=of, xlabel=unit)
+
+    return _svg(draw, of, height=0.9 + 0.24 * max(len(names), 3))
 
 
 def _svg(draw: Callable[[Sequence[Axes]], None], prefix: str, *, rows: int = 1, height: float) -> str:
@@ -311,7 +305,7 @@ def _svg(draw: Callable[[Sequence[Axes]], None], prefix: str, *, rows: int = 1, 
 
 def _days(tist: int) -> float:
     """A tist as days since 1970, as Matplotlib expects."""
-    return tist / 86400
+    return tist / _DAY
 
 
 def _label(text: str) -> str:

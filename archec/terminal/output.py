@@ -185,7 +185,7 @@ def guard() -> None:
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays open
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _stream(_GuardedStdout(1, closed=sys.stdout is None), sys.stdout)
+        sys.stdout = _stream(_GuardedStream(1, closed=sys.stdout is None), sys.stdout)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _stream(_GuardedStream(2, closed=sys.stderr is None), sys.stderr)
 
@@ -211,7 +211,8 @@ def unwatched(stream: TextIO) -> TextIO:
 
 
 class _GuardedStream(io.RawIOBase):
-    """A raw stream for writing to a descriptor. After its first failure it discards everything."""
+    """A raw stream for writing to a descriptor. After its first failure it discards everything; that failure is raised
+    if the stream is stdout, and ignored if it is stderr, as it cannot be reported."""
 
     def __init__(self, number: int, *, closed: bool) -> None:
         super().__init__()
@@ -237,18 +238,11 @@ class _GuardedStream(io.RawIOBase):
                 return os.write(self._number, data)
             except OSError as error:
                 self._failed = True
-                self.failed(error)
+                if self._number == 1 and isinstance(error, BrokenPipeError):
+                    raise ReaderGone(error.errno, error.strerror) from error
+                if self._number == 1:
+                    raise ArchecError(f"cannot write to stdout: {error.strerror}") from error
         return memoryview(data).nbytes
-
-    def failed(self, error: OSError) -> None:
-        """Called for the first failure. Ignored, as it cannot be reported."""
-
-
-class _GuardedStdout(_GuardedStream):
-    def failed(self, error: OSError) -> None:
-        if isinstance(error, BrokenPipeError):
-            raise ReaderGone(error.errno, error.strerror) from error
-        raise ArchecError(f"cannot write to stdout: {error.strerror}") from error
 
 
 def _stream(raw: _GuardedStream, like: TextIO | None) -> io.TextIOWrapper:
