@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import quote, urljoin
 
 from archec.config import Config
 from archec.errors import ArchecError, ConfigError, CorruptArchive, NotHeld, StorageFailed
-from archec.ids import is_url, slash_variant
+from archec.ids import is_url, slash_variant, without_userinfo
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
@@ -30,9 +30,10 @@ _LISTED = re.compile(rb"""href=["']?(?:\./)?(0|[1-9][0-9]{0,17})\.jsonl(?:\.gz)?
 
 
 class Copy(Protocol):
-    """A second copy. ``where`` names it in messages."""
+    """A second copy. ``where`` names it in messages, ``layout`` has the relative paths of its obis."""
 
     where: str
+    layout: Layout
 
     def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
         """The bytes noted of an obi at ``tist``. Raises NotHeld, or another ArchecError, before or between them."""
@@ -69,38 +70,36 @@ def fetch_journal(copy: Copy, run: int, folder: Path) -> Path:
 
 
 @contextmanager
-def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
+def open_copy(where: str, config: Config, layout: Layout | None = None) -> Iterator[Copy]:
     """The copy at a path or an http(s) URL of an archive directory.
 
-    ``layout`` is that of the archive to repair, ``config`` has the settings for web access. Raises :class:`ConfigError`
-    if there is no archive, if it has no journals, or if it is this archive itself.
+    ``config`` has the settings for web access, ``layout`` is that of the archive, if its own is intact. Raises
+    :class:`ConfigError` if there is no archive, if it has no journals, or if it is this archive itself.
     """
-    if _is_url(where):
-        with BlockingSender(Policy.of(config.fetch, config.agent, "remote")) as sender:
-            yield UrlCopy(where, layout, sender)
-        return
-    theirs = open_layout(_archive_in(Path(where)))
-    if theirs.root.resolve() == layout.root.resolve():
-        raise ConfigError(f"{where}: is this archive itself, not a second copy of it")
-    _same_layout(where, theirs.fanout, layout)
-    with closing(DirectoryCopy(theirs)) as copy:
-        if journals(layout):
-            need_journals(copy, copy.runs())
+    with ExitStack() as stack:
+        copy: Copy
+        if where.startswith(("http://", "https://")):
+            copy = UrlCopy(where, stack.enter_context(BlockingSender(Policy.of(config.fetch, config.agent, "remote"))))
+        else:
+            theirs = open_layout(_archive_in(Path(where)))
+            if theirs.root.resolve() == config.store_path.resolve():
+                raise ConfigError(f"{where}: is this archive itself, not a second copy of it")
+            copy = stack.enter_context(closing(DirectoryCopy(theirs)))
+            if layout is not None and journals(layout):
+                need_journals(copy, copy.runs())
+        if layout is not None and layout.fanout != copy.layout.fanout:
+            raise ConfigError(
+                f"{copy.where}: has a fan-out of {copy.layout.fanout}, and {layout.root} one of {layout.fanout}: "
+                "it is no copy of it",
+                hint="check whether layout.json was replaced in one of them; nothing was written",
+            )
         yield copy
 
 
-def need_journals(copy: Copy, runs: Sequence[int]) -> None:
+def need_journals(copy: Copy, runs: Sequence[int] | None) -> None:
     """Raises :class:`ConfigError` if a copy has no journals."""
     if not runs:
         raise ConfigError(f"{copy.where}: has no journals ({RUNS}/)", hint="copy them first")
-
-
-def fanout_in(where: str, config: Config) -> int:
-    """The fan-out of the copy at a path or an http(s) URL. Raises :class:`ConfigError` if there is no archive."""
-    if not _is_url(where):
-        return open_layout(_archive_in(Path(where))).fanout
-    with BlockingSender(Policy.of(config.fetch, config.agent, "remote")) as sender:
-        return _fanout_at(where.rstrip("/"), sender)
 
 
 def _archive_in(folder: Path) -> Path:
@@ -115,35 +114,11 @@ def _archive_in(folder: Path) -> Path:
     raise ConfigError(f"{folder}: is not an archive: it has no {DESCRIPTOR}", hint="give its archive directory")
 
 
-def _is_url(where: str) -> bool:
-    return where.startswith(("http://", "https://"))
-
-
-def _fanout_at(where: str, sender: BlockingSender) -> int:
-    try:
-        descriptor = _at_most(_get(sender, where, DESCRIPTOR), _MOST_DESCRIPTOR)
-    except ArchecError as error:
-        raise ConfigError(
-            f"{where}: is not the URL of an archive directory: {error.message}",
-            hint=f"its {DESCRIPTOR} must exist there",
-        ) from error
-    return fanout_of(descriptor, f"{where}/{DESCRIPTOR}")
-
-
-def _same_layout(where: str, fanout: int, layout: Layout) -> None:
-    """Raises :class:`ConfigError` if a copy stores its obis under other paths."""
-    if fanout != layout.fanout:
-        raise ConfigError(
-            f"{where}: has a fan-out of {fanout}, and {layout.root} one of {layout.fanout}: it is no copy of it",
-            hint="check whether layout.json was replaced in one of them; nothing was written",
-        )
-
-
 class DirectoryCopy:
     """An archive directory, read as carefully as the archive itself. Must be closed."""
 
     def __init__(self, layout: Layout) -> None:
-        self._layout, self._directories = layout, Directories(layout)
+        self.layout, self._directories = layout, Directories(layout)
         self.where = str(layout.root)
 
     def close(self) -> None:
@@ -151,10 +126,10 @@ class DirectoryCopy:
 
     def size(self, tist: int, id: str) -> int | None:  # noqa: A002
         """See :class:`Copy`."""
-        chain = follow(self._directories, self._layout.path(tist, id), id)
+        chain = follow(self._directories, self.layout.path(tist, id), id)
         if chain.fault is not None:
             return None
-        where = self._layout.root / chain.path
+        where = self.layout.root / chain.path
         with storage_errors(where):
             return where.lstat().st_size
 
@@ -162,22 +137,22 @@ class DirectoryCopy:
         return run in self.runs()
 
     def runs(self) -> list[int]:
-        return [journal.tist for journal in journals(self._layout)]
+        return [journal.tist for journal in journals(self.layout)]
 
     def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
         """See :class:`Copy`."""
-        with open_obi(self._layout, tist, id) as file:
-            yield from self._read(file, self._layout.path(tist, id))
+        with open_obi(self.layout, tist, id) as file:
+            yield from self._read(file, self.layout.path(tist, id))
 
     def journal(self, name: str) -> Iterator[bytes]:
-        path = self._layout.runs / name
+        path = self.layout.runs / name
         if not path.is_file() or path.is_symlink():
             raise NotHeld(f"{path}: is not held")
         with open_plain(path, packed=False) as file:
             yield from self._read(file, f"{RUNS}/{name}")
 
     def _read(self, file: BinaryIO, path: str) -> Iterator[bytes]:
-        with storage_errors(self._layout.root / path):
+        with storage_errors(self.layout.root / path):
             while data := file.read(_CHUNK):
                 yield data
 
@@ -185,16 +160,23 @@ class DirectoryCopy:
 class UrlCopy:
     """An archive directory behind a web server that serves its files unchanged, and follows links."""
 
-    def __init__(self, url: str, layout: Layout, sender: BlockingSender) -> None:
-        self._layout, self._sender = layout, sender
-        self.where = url.rstrip("/")
-        _same_layout(self.where, _fanout_at(self.where, sender), layout)
+    def __init__(self, url: str, sender: BlockingSender) -> None:
+        self._sender, self._url = sender, url.rstrip("/")
+        self.where = without_userinfo(self._url)
+        try:
+            descriptor = _at_most(self._get(DESCRIPTOR), _MOST_DESCRIPTOR)
+        except ArchecError as error:
+            raise ConfigError(
+                f"{self.where}: is not the URL of an archive directory: {error.message}",
+                hint=f"its {DESCRIPTOR} must exist there",
+            ) from error
+        self.layout = Layout(Path(), fanout_of(descriptor, f"{self.where}/{DESCRIPTOR}"))
 
     def size(self, tist: int, id: str) -> int | None:  # noqa: A002
         """See :class:`Copy`."""
         for name in (id, slash_variant(id) if is_url(id) else None):
             if name is not None:
-                headers = self._head(self._layout.path(tist, name))
+                headers = self._head(self.layout.path(tist, name))
                 if headers is not None:
                     length = headers.get("content-length", "")
                     return int(length) if length.isascii() and length.isdigit() else -1
@@ -206,58 +188,56 @@ class UrlCopy:
     def runs(self) -> list[int] | None:
         """See :class:`Copy`: the names in the server's directory listing, if it has one."""
         try:
-            page = _at_most(_get(self._sender, self.where, f"{RUNS}/"), _MOST_LISTING)
+            page = _at_most(self._get(f"{RUNS}/"), _MOST_LISTING)
         except (NotHeld, StorageFailed):
             return None
         return sorted({int(name) for name in _LISTED.findall(page)}) or None
 
     def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
         """See :class:`Copy`."""
-        return _get(self._sender, self.where, self._layout.path(tist, id))
+        return self._get(self.layout.path(tist, id))
 
     def journal(self, name: str) -> Iterator[bytes]:
-        return _get(self._sender, self.where, f"{RUNS}/{name}")
+        return self._get(f"{RUNS}/{name}")
 
     def _head(self, path: str) -> Mapping[str, str] | None:
         """The headers of the response to a HEAD request, None if the path does not exist."""
         try:
-            with closing(_response(self._sender, "HEAD", self.where, path)) as response:
+            with closing(self._response("HEAD", path)) as response:
                 return response.headers
         except NotHeld:
             return None
 
+    def _get(self, path: str) -> Iterator[bytes]:
+        """The bytes at a path."""
+        response = self._response("GET", path)
+        try:
+            yield from self._sender.pieces(response)
+        except WebError as error:
+            raise StorageFailed(f"{self.where}/{quote(path)}: {error.message}") from error
 
-def _get(sender: BlockingSender, where: str, path: str) -> Iterator[bytes]:
-    """The bytes at a path below the URL of a copy."""
-    response = _response(sender, "GET", where, path)
-    try:
-        yield from sender.pieces(response)
-    except WebError as error:
-        raise StorageFailed(f"{where}/{quote(path)}: {error.message}") from error
-
-
-def _response(sender: BlockingSender, method: str, where: str, path: str) -> Response:
-    """The response to a request for a path below the URL of a copy, after redirects. Raises :class:`NotHeld` if there
-    is no such path, and :class:`StorageFailed`."""
-    url = f"{where}/{quote(path)}"
-    try:
-        for _ in range(_MOST_HOPS):
-            at, named = trusted(url, where)
-            response = sender.send(method, at, named=named)
-            if not 300 <= response.status_code < 400 or "location" not in response.headers:
-                break
-            response.close()
-            url = urljoin(url, response.headers["location"])
-    except WebError as error:
-        raise StorageFailed(f"{url}: {error.message}") from error
-    except ValueError as error:
-        raise StorageFailed(f"{url}: redirects to an invalid URL") from error
-    if response.status_code == 200:
-        return response
-    response.close()
-    if response.status_code in (404, 410):
-        raise NotHeld(f"{url}: is not held")
-    raise StorageFailed(f"{url}: HTTP status {response.status_code}")
+    def _response(self, method: str, path: str) -> Response:
+        """The response to a request for a path, after redirects. Raises :class:`NotHeld` if there is no such path, and
+        :class:`StorageFailed`."""
+        url = f"{self._url}/{quote(path)}"
+        try:
+            for _ in range(_MOST_HOPS):
+                at, named = trusted(url, self._url)
+                response = self._sender.send(method, at, named=named)
+                if not 300 <= response.status_code < 400 or "location" not in response.headers:
+                    break
+                response.close()
+                url = urljoin(url, response.headers["location"])
+        except WebError as error:
+            raise StorageFailed(f"{without_userinfo(url)}: {error.message}") from error
+        except ValueError as error:
+            raise StorageFailed(f"{without_userinfo(url)}: redirects to an invalid URL") from error
+        if response.status_code == 200:
+            return response
+        response.close()
+        if response.status_code in (404, 410):
+            raise NotHeld(f"{without_userinfo(url)}: is not held")
+        raise StorageFailed(f"{without_userinfo(url)}: HTTP status {response.status_code}")
 
 
 def _at_most(parts: Iterable[bytes], limit: int) -> bytes:

@@ -15,10 +15,10 @@ from xxhash import xxh3_128_digest
 from archec.archive.claims import Evidence, judged
 from archec.catalogue.documents import ObiState, history_of
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import KINDS
 from archec.catalogue.records import ObiChange, decode
 from archec.errors import CatalogueError, CorruptJournal
 from archec.history import History
-from archec.ids import is_fileset
 from archec.tist import MAX_TIST
 
 _SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","size":([0-9]{1,18})')
@@ -114,19 +114,10 @@ Known = History | ObiState
 
 def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
     """The histories of those of ``ids`` that are in the catalogue."""
-    tobis = [obi for obi in ids if obi.startswith(_TOBI)]
-    found = _scanned(catalogue, tobis)
-    rest = [obi for obi in tobis if obi not in found]
-    if rest:
-        found.update((obi, tobi.history) for obi, tobi in catalogue.obis("tobi", rest).items())
-    if len(tobis) < len(ids):
-        others = [obi for obi in ids if not obi.startswith(_TOBI)]
-        found.update((obi, fobi.history) for obi, fobi in catalogue.obis("fobi", others).items() if fobi.history)
-        filesets = [obi for obi in others if is_fileset(obi)]
-        found.update((obi, fileset.history) for obi, fileset in catalogue.obis("fileset", filesets).items())
-        # Handles need not begin with RePEc:, so an id that is not a fobi may be a template with such a handle.
-        odd = [obi for obi in others if obi not in found]
-        found.update((obi, tobi.history) for obi, tobi in catalogue.obis("tobi", odd).items())
+    found = _scanned(catalogue, [obi for obi in ids if obi.startswith(_TOBI)])
+    for kind in KINDS:  # handles need not begin with RePEc:, so that other ids may be of any kind
+        if rest := [obi for obi in ids if obi not in found]:
+            found.update((obi.id, obi.history) for obi in catalogue.obis(kind, rest).values() if obi.history)
     return found
 
 

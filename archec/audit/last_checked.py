@@ -180,8 +180,7 @@ def remember_structure(
                     memory.know_journal(run, amount, ends)
             memory.structure_checked(structure)
     except (StorageFailed, StorageFull) as error:
-        why = f"nothing of this check is remembered: {error.message}"
-        report(Finding("memory-damaged", path.name, f"{why}: {error.hint}" if error.hint else why))
+        report(Finding("memory-damaged", path.name, f"nothing of this check is remembered: {error}"))
 
 
 @contextmanager

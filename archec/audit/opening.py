@@ -75,7 +75,7 @@ def opened_for_audit(config: Config, *, writable: bool = False, lock: str = "") 
             if read_only:
                 raise  # the error explains it; the archive need not be damaged
             archive.unopened = error
-            archive.findings.append(Finding("catalogue-unreadable", redact(config.database), _text(error)))
+            archive.findings.append(Finding("catalogue-unreadable", redact(config.database), str(error)))
         if archive.catalogue is not None:
             stack.callback(archive.catalogue.close)
             _follow(archive, archive.catalogue, following=writable and bool(lock))
@@ -98,7 +98,7 @@ def _follow(archive: Audited, catalogue: Catalogue, *, following: bool) -> None:
         raise
     except CatalogueError as error:
         archive.unopened = error
-        archive.findings.append(Finding("catalogue-unreadable", catalogue.url, _text(error)))
+        archive.findings.append(Finding("catalogue-unreadable", catalogue.url, str(error)))
         archive.catalogue = None
 
 
@@ -106,14 +106,10 @@ def _about_journal(archive: Audited, error: CorruptArchive) -> Finding:
     """The finding for what kept the catalogue from following the journals."""
     code = "journal-chain" if isinstance(error, BrokenChain) else "journal-damaged"
     if isinstance(error, CorruptJournal):
-        return Finding(code, f"{RUNS}/{error.path.name}" if error.path is not None else RUNS, _text(error))
+        return Finding(code, f"{RUNS}/{error.path.name}" if error.path is not None else RUNS, str(error))
     # The catalogue contains more than the journal of its last run, which is damaged or missing.
     run = archive.position.run
     journal = journal_of(archive.layout, run)
     if journal is None:
-        return Finding("journal-missing", f"{RUNS}/{run}.jsonl.gz", _text(error))
-    return Finding(code, f"{RUNS}/{journal.path.name}", _text(error))
-
-
-def _text(error: CorruptArchive | CatalogueError) -> str:
-    return f"{error.message} ({error.hint})" if error.hint else error.message
+        return Finding("journal-missing", f"{RUNS}/{run}.jsonl.gz", str(error))
+    return Finding(code, f"{RUNS}/{journal.path.name}", str(error))

@@ -339,20 +339,21 @@ def write_descriptor(config: Config, copy: str) -> Finding | None:
     root = config.store_path
     if not (root / "runs").is_dir():
         raise damage
-    from archec.audit.copies import fanout_in  # imports an HTTP client, which is rarely needed
+    from archec.audit.copies import open_copy  # imports an HTTP client, which is rarely needed
 
-    layout = Layout(root, fanout_in(copy, config))
+    with open_copy(copy, config) as source:
+        where, layout = source.where, Layout(root, source.layout.fanout)
     for tist in held_tists(layout):
         if (layout.fanout != 0) != _is_fanned(layout, tist):
             raise ConfigError(
-                f"{copy}: has a fan-out of {layout.fanout}, and what lies in {root} has another: it is no copy of it",
+                f"{where}: has a fan-out of {layout.fanout}, and what lies in {root} has another: it is no copy of it",
                 hint="nothing was written",
             )
     with RunLock(layout, "repair"):
         why = Finding("layout", DESCRIPTOR, damage.message)
         moved = set_aside(layout, DESCRIPTOR, why)
         atomic_write(root / DESCRIPTOR, descriptor_of(layout.fanout))
-    return replace(why, fixed=f"written again as in {copy}{_moved_to(moved)}")
+    return replace(why, fixed=f"written again as in {where}{_moved_to(moved)}")
 
 
 def _is_fanned(layout: Layout, tist: int) -> bool:

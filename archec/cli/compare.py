@@ -37,7 +37,7 @@ def compare(copy: str, heads: bool, as_json: bool, config_file: Path | None) -> 
 
     config = load(config_file)
     layout = open_store(config)
-    with open_copy(copy, layout, config) as other, meter_for() as meter:
+    with open_copy(copy, config, layout) as other, meter_for() as meter:
         found = compare_copies(
             config, layout, other, meter, lambda one: show(one.as_value(), str(one), as_json=as_json), files=not heads
         )

@@ -27,7 +27,7 @@ from archec.cli.common import (
 )
 from archec.config import load
 from archec.errors import Exit, UsageError
-from archec.export.units import UnitSelection
+from archec.export.units import selection
 from archec.fileset import result as results
 from archec.fileset.candidates import candidates as find_candidates
 from archec.fileset.context import IngestOptions
@@ -376,9 +376,9 @@ def export_sql(dialect: Dialect, config_file: Path | None) -> None:
 
 
 @fileset.command()
-@click.option("--archive", "code", metavar="CODE", default="", help="Only templates of this archive.")
+@click.option("--archive", "code", metavar="CODE", help="Only templates of this archive.")
 @report_options
-def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
+def candidates(code: str | None, as_json: bool, config_file: Path | None) -> None:
     """List linked data sets that have not been ingested yet.
 
     These are data sets on known platforms that templates link to by File-URL or DOI. Without --json, prints one URL per
@@ -388,7 +388,7 @@ def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
     """
     config = load(config_file)
     registry = Registry({one.name: one for one in config.fileset.platforms})
-    wanted = UnitSelection(code.strip().lower().removeprefix("repec:"))
+    wanted = selection(code, None)
     with opened(config) as archive:
         warn_if_unknown(archive.catalogue, wanted)
         found = find_candidates(archive, registry, wanted.archive)

@@ -74,7 +74,7 @@ def verify(
                 raise CatalogueError(f"a repair needs the catalogue: {why}", hint=hint)
             from archec.audit.copies import open_copy  # imports an HTTP client, which is rarely needed
 
-            source = stack.enter_context(open_copy(copy, archive.layout, archive.config))
+            source = stack.enter_context(open_copy(copy, config, archive.layout))
             repair = Repair(Archive(archive.config, archive.layout, archive.catalogue), source)
         with meter_for() as meter:
             summary = verify_archive(archive, scope, meter, partial(print_finding, as_json=as_json), repair)

@@ -12,13 +12,26 @@ from typing import Any
 
 from archec.config import types as t
 from archec.config.types import FormatConfig
+from archec.units import parse_duration, parse_size
 
 DEFAULT_FILE = "config.yaml"
 
 
 def setting(default: Any, help: str, shown: object = None) -> Any:  # noqa: A002
     """A setting. ``shown`` is its default as written in ``config.yaml``, if that is different."""
-    return field(default=default, metadata={"help": help, "shown": default if shown is None else shown})
+    if shown is None:
+        shown = list(default) if isinstance(default, tuple) else default
+    return field(default=default, metadata={"help": help, "shown": shown})
+
+
+def duration(default: str, help: str) -> Any:  # noqa: A002
+    """A setting whose default is a duration as people write it."""
+    return setting(parse_duration(default), help, default)
+
+
+def size(default: str, help: str) -> Any:  # noqa: A002
+    """A setting whose default is a size as people write it."""
+    return setting(parse_size(default), help, default)
 
 
 def group(cls: type[Any], help: str) -> Any:  # noqa: A002
@@ -44,15 +57,15 @@ class FetchConfig:
     contact: t.Text = setting("", "Email address or web page of the archive's operator; part of the User-Agent.")
     user_agent: t.Text = setting("", "The complete User-Agent; empty: archec, its version, name and contact.")
     workers: t.Positive = setting(1, "Number of worker processes, which share the hosts; one is usually best.")
-    max_memory: t.Size = setting(1_000_000_000, "Maximum memory of one worker.", "1GB")
+    max_memory: t.Size = size("1GB", "Maximum memory of one worker.")
     concurrency: t.Positive = setting(64, "Maximum number of requests in flight.")
     per_host: t.Positive = setting(2, "Maximum number of requests in flight to one host.")
     per_address: t.Positive = setting(
         4, "Maximum number of requests of a worker in flight to one address, over all its names."
     )
-    delay: t.Duration = setting(0.25, "Minimum time between two requests to one host.", "250ms")
-    max_delay: t.Duration = setting(
-        300.0, "A host whose Retry-After or Crawl-delay is longer than this is deferred to the next run.", "5m"
+    delay: t.Duration = duration("250ms", "Minimum time between two requests to one host.")
+    max_delay: t.Duration = duration(
+        "5m", "A host whose Retry-After or Crawl-delay is longer than this is deferred to the next run."
     )
     robots: t.Robots = setting("obey", "obey or ignore robots.txt.")
     robots_tags: t.RobotsTags = setting(
@@ -62,28 +75,25 @@ class FetchConfig:
         (),
         "What is never fetched, e.g. [{hosts: [example.org], reason: requested}]; also urls: ['*/private/*'] and "
         "networks: [192.0.2.0/24].",
-        [],
     )
-    connect_timeout: t.Duration = setting(20.0, "Maximum time to resolve a name, connect and negotiate TLS.", "20s")
-    idle_timeout: t.Duration = setting(30.0, "Maximum time without a byte from the server.", "30s")
-    total_timeout: t.Duration = setting(600.0, "Maximum time for one file.", "10m")
+    connect_timeout: t.Duration = duration("20s", "Maximum time to resolve a name, connect and negotiate TLS.")
+    idle_timeout: t.Duration = duration("30s", "Maximum time without a byte from the server.")
+    total_timeout: t.Duration = duration("10m", "Maximum time for one file.")
     min_rate: t.Size = setting(500, "Minimum average rate in bytes per second, after the first half minute.")
-    max_size: t.Size = setting(500_000_000, "Maximum size of a file, as sent and as decoded.", "500MB")
+    max_size: t.Size = size("500MB", "Maximum size of a file, as sent and as decoded.")
     max_redirects: t.Count = setting(10, "Maximum number of redirects in a row.")
     retries: t.Count = setting(2, "Number of retries within a run after a temporary failure.")
     host_failures: t.Positive = setting(5, "After this many failures in a row, a host is deferred to the next run.")
     proxy: t.Proxy = setting("", "HTTP proxy for all requests; empty: HTTP_PROXY, HTTPS_PROXY, NO_PROXY.")
     allow_networks: t.Networks = setting(
-        (), "Private networks that may be fetched from, e.g. [10.1.0.0/16]; none by default.", []
+        (), "Private networks that may be fetched from, e.g. [10.1.0.0/16]; none by default."
     )
     old_tls: t.Flag = setting(True, "Use TLS 1.0, 1.1 and legacy renegotiation if a server supports nothing better.")
-    insecure_hosts: t.Hosts = setting((), "Hosts whose certificates are not verified, e.g. [papers.example.org].", [])
-    revisit_min: t.Duration = setting(7 * 86400.0, "Minimum time until a known file is visited again ...", "7d")
-    revisit_max: t.Duration = setting(365 * 86400.0, "... and maximum time.", "365d")
-    reverify: t.Duration = setting(
-        365 * 86400.0,
-        "A file that the server reports as not modified is downloaded again after this time.",
-        "365d",
+    insecure_hosts: t.Hosts = setting((), "Hosts whose certificates are not verified, e.g. [papers.example.org].")
+    revisit_min: t.Duration = duration("7d", "Minimum time until a known file is visited again ...")
+    revisit_max: t.Duration = duration("365d", "... and maximum time.")
+    reverify: t.Duration = duration(
+        "365d", "A file that the server reports as not modified is downloaded again after this time."
     )
 
 
@@ -93,9 +103,9 @@ class TextConfig:
 
     enabled: t.Flag = setting(True, "Extract text from PDF, HTML, PostScript and plain files.")
     workers: t.Positive = setting(1, "Worker processes.")
-    timeout: t.Duration = setting(30.0, "Maximum time for one file.", "30s")
-    max_memory: t.Size = setting(1_000_000_000, "Maximum memory of one worker.", "1GB")
-    max_size: t.Size = setting(100_000_000, "Maximum size of a file from which text is extracted.", "100MB")
+    timeout: t.Duration = duration("30s", "Maximum time for one file.")
+    max_memory: t.Size = size("1GB", "Maximum memory of one worker.")
+    max_size: t.Size = size("100MB", "Maximum size of a file from which text is extracted.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +116,13 @@ class ServerConfig:
     port: t.Port = setting(8080, "Port to listen on; 0: any free port.")
     url: t.Web = setting("", "Public address of the server, without a capability's path; empty: as requested.")
     max_connections: t.Positive = setting(10_000, "Maximum number of connections; beyond it 503.")
-    max_body: t.Size = setting(64_000, "Maximum size of a request's body.", "64kB")
-    idle_timeout: t.Duration = setting(30.0, "Maximum time for a request's body to arrive.", "30s")
+    max_body: t.Size = size("64kB", "Maximum size of a request's body.")
+    idle_timeout: t.Duration = duration("30s", "Maximum time for a request's body to arrive.")
     trusted_proxies: t.Networks = setting(
-        (), "Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, e.g. [127.0.0.1/32].", []
+        (), "Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, e.g. [127.0.0.1/32]."
     )
-    send_timeout: t.Duration = setting(60.0, "Connections whose clients read nothing for this long are closed.", "60s")
-    stop_timeout: t.Duration = setting(10.0, "How long requests may take to finish when the server stops.", "10s")
+    send_timeout: t.Duration = duration("60s", "Connections whose clients read nothing for this long are closed.")
+    stop_timeout: t.Duration = duration("10s", "How long requests may take to finish when the server stops.")
     access_log: t.Text = setting("-", "Access log: a file, '-' for stdout, or empty for none.")
 
 
@@ -125,14 +135,12 @@ class OaiConfig:
         "", "The domain in all identifiers, oai:DOMAIN:...; empty: the host of server.url. Never change it."
     )
     baseURL: t.Web = setting("", "Address given to harvesters; empty: server.url, or as requested, with /oai.")
-    adminEmail: t.Emails = setting((), "Administrators' email addresses; none: fetch.contact, if it is one.", [])
+    adminEmail: t.Emails = setting((), "Administrators' email addresses; none: fetch.contact, if it is one.")
     earliestDatestamp: t.Stamp = setting("", "Lower bound of all datestamps; empty: computed.")
     deletedRecord: t.Deleted = setting("persistent", "persistent: losses are reported permanently; or transient.")
     items: t.Items = setting("both", "Items that are served: tobi (templates), fobi (files), both.")
     sets: t.Trees = setting(
-        ("archive", "RePEc", "type", "dom", "mim", "col"),
-        "The trees of sets; none: the repository has no sets.",
-        ["archive", "RePEc", "type", "dom", "mim", "col"],
+        ("archive", "RePEc", "type", "dom", "mim", "col"), "The trees of sets; none: the repository has no sets."
     )
     collections: t.Collections = setting(
         (), "Sets col:NAME, e.g. {north: {title: The North, archives: [aaa], hosts: [nber.org]}}.", {}
@@ -144,17 +152,15 @@ class OaiConfig:
         ["oai_dc", "redif", "amf"],
     )
     numOfRecords: t.Positive = setting(100, "Records, headers or sets on a page.")
-    liveTime: t.Duration = setting(86400.0, "How long a resumption token is valid.", "24h")
-    max_page: t.Size = setting(
-        4_000_000, "Maximum size of the records on a page; a page ends early to keep to it.", "4MB"
-    )
+    liveTime: t.Duration = duration("24h", "How long a resumption token is valid.")
+    max_page: t.Size = size("4MB", "Maximum size of the records on a page; a page ends early to keep to it.")
     max_lists: t.Positive = setting(16, "Maximum number of concurrent list requests; beyond it 503 with Retry-After.")
-    retry_after: t.Duration = setting(10.0, "The Retry-After of that response.", "10s")
+    retry_after: t.Duration = duration("10s", "The Retry-After of that response.")
     provenance: t.Text = setting(
         "http://repec.org/", "Where the templates come from, in each record's provenance; empty: none."
     )
-    description: t.Texts = setting((), "More description containers of Identify: XML, or the path of such a file.", [])
-    friends: t.Texts = setting((), "Base URLs of related repositories.", [])
+    description: t.Texts = setting((), "More description containers of Identify: XML, or the path of such a file.")
+    friends: t.Texts = setting((), "Base URLs of related repositories.")
     content: t.Text = setting("", "eprints description: what the repository holds; text or URL.")
     metadataPolicy: t.Text = setting("", "eprints description: how metadata may be used; text or URL.")
     dataPolicy: t.Text = setting("", "eprints description: how files may be used; text or URL.")
@@ -174,19 +180,16 @@ class AccessConfig:
     default: t.Text = setting("", "The collection behind /web, /wayback and /cdx/search/cdx; empty: the first one.")
     tokens: t.Text = setting("data/access.tokens", "File with the hashed tokens, written by 'archec access token'.")
     audit: t.Text = setting("", "Audit log: a file with one line of JSON per request for a collection; empty: none.")
-    cors: t.Texts = setting((), "Origins of web pages that may use the API, or '*'.", [])
+    cors: t.Texts = setting((), "Origins of web pages that may use the API, or '*'.")
     rules: t.Rules = setting(
         (),
         "Rules that say what is open, metadata, closed or withdrawn: [{archive: aaa, rights: open}]; the first match "
         "counts. They are for collections only: /oai gives templates to everybody.",
-        [],
     )
     rate: t.Count = setting(0, "Maximum number of requests per minute with one token; beyond it 429; 0: no limit.")
-    max_body: t.Size = setting(1_000_000_000, "Maximum size of the body of a POST to a collection.", "1GB")
+    max_body: t.Size = size("1GB", "Maximum size of the body of a POST to a collection.")
     live: t.Switch = setting(False, "Whether the live web may be an index; clients then choose the host.", "off")
-    live_methods: t.Methods = setting(
-        ("GET", "HEAD", "POST"), "HTTP methods that are allowed on the live web.", ["GET", "HEAD", "POST"]
-    )
+    live_methods: t.Methods = setting(("GET", "HEAD", "POST"), "HTTP methods that are allowed on the live web.")
     cache: t.Pause = setting(0.0, "How long answers of remote indexes are cached, e.g. 5m; off: not at all.", "off")
 
 
@@ -199,7 +202,7 @@ class SealConfig:
         "", "File with the key that signs seals, created by 'archec seal --new-key'; empty: unsigned."
     )
     keys: t.Texts = setting(
-        (), "Verifier keys that are trusted in addition to that of seal.key: older ones, witnesses.", []
+        (), "Verifier keys that are trusted in addition to that of seal.key: older ones, witnesses."
     )
 
 
@@ -210,10 +213,10 @@ class FilesetConfig:
     gather: t.Switch = setting(False, "Whether 'archec gather' also ingests data sets that are due.", "off")
     resolver: t.Web = setting("https://doi.org", "Resolver of DOIs and handles; its /api/handles is used.")
     web_max_files: t.Count = setting(20, "A data set with more files is uploaded to archive.org ...")
-    web_max_total: t.Size = setting(1 << 30, "... and so is one with a larger total size ...", "1GiB")
-    web_max_file: t.Size = setting(128 << 20, "... or one with a larger file.", "128MiB")
+    web_max_total: t.Size = size("1GiB", "... and so is one with a larger total size ...")
+    web_max_file: t.Size = size("128MiB", "... or one with a larger file.")
     max_file_count: t.Positive = setting(200, "Maximum number of files of a data set; at most 100000.")
-    max_total_size: t.Size = setting(64 << 30, "Maximum size of a data set.", "64GiB")
+    max_total_size: t.Size = size("64GiB", "Maximum size of a data set.")
     archiveorg_s3: t.Web = setting(
         "https://s3.us.archive.org",
         "S3 API for uploads to archive.org, if ARCHEC_ARCHIVEORG_ACCESS_KEY and ARCHEC_ARCHIVEORG_SECRET_KEY "
@@ -245,15 +248,13 @@ class Config:
         "The catalogue: sqlite:///PATH or mongodb://HOST/DATABASE (ARCHEC_DATABASE overrides).",
     )
     workers: t.Count = setting(0, "Processes that read and write templates; 0: one per core, at most 4.")
-    reread_after: t.Duration = setting(
-        30 * 86400.0, "All files of ReDIF_directory, not only changed ones, are read again after this time.", "30d"
+    reread_after: t.Duration = duration(
+        "30d", "All files of ReDIF_directory, not only changed ones, are read again after this time."
     )
     template_files: t.Texts = setting(
-        (), "Template files besides *.rdf and *.redif: case-insensitive patterns, e.g. ['*.txt', 'aaa/*'].", []
+        (), "Template files besides *.rdf and *.redif: case-insensitive patterns, e.g. ['*.txt', 'aaa/*']."
     )
-    max_template_file: t.Size = setting(
-        1_000_000_000, "Maximum size of a file of a data set; larger ones are not read.", "1GB"
-    )
+    max_template_file: t.Size = size("1GB", "Maximum size of a file of a data set; larger ones are not read.")
     max_loss: t.Share = setting(
         0.05, "If a run would lose a larger share of an archive's templates, the losses are held back ...", "5%"
     )
@@ -261,7 +262,7 @@ class Config:
         20, "... if there are at least this many, or if they are more than half of at least 3."
     )
     lost_confirmations: t.Positive = setting(2, "Number of visits that must find a file gone before it counts as lost.")
-    lost_grace: t.Duration = setting(7 * 86400.0, "Minimum time between the first and the last of these visits.", "7d")
+    lost_grace: t.Duration = duration("7d", "Minimum time between the first and the last of these visits.")
     store_cosmetic: t.Flag = setting(False, "Also store files whose bytes changed but whose text did not.")
     max_files: t.Count = setting(0, "Maximum number of files to fetch in a run; 0: no limit.")
     max_bytes: t.Size = setting(0, "Maximum number of bytes to receive in a run, headers included; 0: no limit.")

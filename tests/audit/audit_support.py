@@ -118,7 +118,7 @@ def verified(
         if copy is None:
             return verify(archive, scope or Scope(), Meter(), findings.append), findings
         assert archive.catalogue is not None
-        with open_copy(str(copy), archive.layout, archive.config) as source:
+        with open_copy(str(copy), archive.config, archive.layout) as source:
             repair = Repair(Archive(world.config, archive.layout, archive.catalogue), source)
             return verify(archive, scope or Scope(), Meter(), findings.append, repair), findings
 

@@ -331,7 +331,7 @@ def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None
             config = replace(world.config, fetch=fetch)
             layout = open_layout(world.config.store_path)
             with BlockingSender(Policy.of(config.fetch, config.agent, "remote")) as sender:
-                copy = UrlCopy(f"http://127.0.0.1:{server.server_port}", layout, sender)
+                copy = UrlCopy(f"http://127.0.0.1:{server.server_port}", sender)
                 if networks:
                     assert copy.has_journal(run)
                     assert copy.runs() == [journal.tist for journal in journals(layout)]
@@ -357,12 +357,12 @@ def test_a_copy_with_a_password_that_redirects(world: World, where: str) -> None
                 self.send_header("Content-Length", "7")
             self.end_headers()
 
-    layout = open_layout(world.config.store_path)
     with ThreadingHTTPServer(("127.0.0.1", 0), Private) as server:
         own = f"http://127.0.0.1:{server.server_port}"
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         with BlockingSender(Policy.of(world.config.fetch, world.config.agent, "remote")) as sender:
-            copy = UrlCopy(own.replace("//", "//me:pass@"), layout, sender)
+            copy = UrlCopy(own.replace("//", "//me:pass@"), sender)
+            assert copy.where == own
             if where:
                 with pytest.raises(StorageFailed, match="redirects to an invalid URL"):
                     copy.has_journal(5)
