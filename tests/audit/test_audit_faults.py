@@ -504,7 +504,7 @@ def test_checks_go_on_where_they_can_remember_nothing(world: World, monkeypatch:
     monkeypatch.setattr("archec.audit.last_checked.Memory.structure_checked", full)
     summary, (finding,) = checked(world)
     assert (summary.clean, finding.code) == (True, "memory-damaged")
-    assert finding.message == "nothing of this check is remembered: no space left: free some"
+    assert finding.message == "nothing of this check is remembered: no space left (free some)"
 
 
 def test_scratch_space_of_killed_processes_is_removed(world: World) -> None:
