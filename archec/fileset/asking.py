@@ -27,7 +27,7 @@ _MOST_OF_PAGE = 20_000_000
 PAGE_TYPES = ("text/html", "application/xhtml+xml")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_HOPS = 10
-_BUSY = frozenset({429, 500, 502, 503, 504})
+_BUSY = frozenset({202, 429, 500, 502, 503, 504})
 _STATUS = {
     Outcome.TIMEOUT: Status.TIMEOUT, Outcome.BLOCKED_ADDRESS: Status.BLOCKED_ADDRESS,
     Outcome.DENIED: Status.SKIP_URL_BLOCKLIST, Outcome.TOO_LARGE: Status.BODY_TOO_LARGE,

@@ -15,8 +15,9 @@ from archec.errors import BadName
 from archec.fileset.asking import PAGE_TYPES
 from archec.fileset.checksums import Checksums
 from archec.fileset.context import ReceivedAnswer, RequestFindings, Work
-from archec.fileset.fields import clean
+from archec.fileset.fields import JsonValue, clean
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.pages import Page
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     PlatformAnswer,
@@ -41,8 +42,11 @@ from archec.ids import is_fileset, is_url, parse_fileset
 from archec.store.durable import storage_errors
 from archec.text.sniff import bare_type
 
-_DOI = re.compile(r"(?:doi:\s*|https?://(?:dx\.|www\.)?doi\.org/)?(10\.[0-9]{4,9}/\S+)", re.I)
-_HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)?([0-9][0-9.]*/\S+)", re.I)
+_DOI = re.compile(
+    r"(?:https?://(?:dx\.|www\.)?doi\.org/)?(?:doi:\s*|info:doi/)?(10\.[0-9][0-9.]{3,20}(?:/|%2F)\S+)", re.I
+)
+_HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)?([0-9][0-9.]*(?:/|%2F)\S+)", re.I)
+_MOST_ALIASES = 10
 
 _GONE = 410
 _IN_MEMORY = 1 << 20
@@ -65,7 +69,7 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
     if found.helper is None:
         page = await _landing(work, found.url)
         if page.status == 200:
-            if page.is_cut or (page.body and not _is_page(page)):
+            if page.is_cut or ((page.body or work.options.direct) and not _is_page(page)):
                 return public_item(_direct(work, found, page.url))
             found.landing = page
         elif page.status == _GONE:
@@ -166,28 +170,40 @@ def identifier_of(text: str, resolver: str = "") -> str | None:
     plain = text.strip()
     own = resolver.rstrip("/")
     if own and plain.startswith(own + "/"):
-        plain = plain[len(own) + 1 :]
+        plain = f"https://hdl.handle.net/{plain[len(own) + 1 :]}"
     for pattern in (_DOI, _HANDLE):
         found = pattern.fullmatch(plain)
         if found is not None:
-            name = unquote(found[1]).rstrip("/")
-            return name.partition("?")[0] if plain.lower().startswith("http") else name
+            name = re.split("[?#]", found[1])[0] if plain.lower().startswith("http") else found[1]
+            return unquote(name).rstrip("/")
     return None
 
 
 def resolved(identifier: str, resolver: str) -> Generator[Question, PlatformAnswer, str]:
-    """Resolves a DOI or handle to its URL. Raises PlatformNotFound if it is not registered or has no URL."""
-    url = f"{resolver.rstrip('/')}/api/handles/{quote(identifier, safe='/.-_~:;()')}"
-    answer = yield Question(f"{url}?type=URL", secret=False)
-    if answer.status == 404:
-        raise PlatformNotFound(f"{identifier} is not registered")
-    body = answer.json()
-    for value in body["values"].items():
-        if value["type"].text_or_none() == "URL":
-            found = value["data"]["value"].text().strip()
-            if not is_url(found) or not host_of(found):
-                raise PlatformError(f"{value['data']['value'].shown}: {found[:200]!r} is not a URL")
-            return found
+    """Resolves a DOI or handle to its URL, to the first of its locations, or to what it is an alias of. Raises
+    PlatformNotFound if it is not registered or has no URL."""
+    asked: list[str] = []
+    name = identifier
+    while name not in asked and len(asked) < _MOST_ALIASES:
+        asked.append(name)
+        url = f"{resolver.rstrip('/')}/api/handles/{quote(name, safe='/.-_~:;()')}"
+        answer = yield Question(url, secret=False)
+        if answer.status == 404:
+            raise PlatformNotFound(f"{name} is not registered")
+        values: dict[str | None, JsonValue] = {}
+        for value in answer.json()["values"].items():
+            values.setdefault(value["type"].text_or_none(), value)
+        stated = next((values[kind] for kind in ("URL", "HS_ALIAS", "10320/loc") if kind in values), None)
+        if stated is None:
+            break
+        text = stated["data"]["value"].text().strip()
+        if stated is values.get("HS_ALIAS"):
+            name = text
+            continue
+        found = text if "URL" in values else Page(text.encode()).location()
+        if not is_url(found) or not host_of(found):
+            raise PlatformError(f"{stated['data']['value'].shown}: {text[:200]!r} is not a URL")
+        return found
     raise PlatformNotFound(f"{identifier} has no URL")
 
 

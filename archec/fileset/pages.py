@@ -46,6 +46,11 @@ class Page:
         """The URL against which those of the page are resolved; empty if it is that of the page."""
         return next((found["href"].strip() for found in self._attributes("base", "href") if found["href"]), "")
 
+    def location(self) -> str:
+        """The URL of the first ``location`` element, unless its weight is 0; empty if there is none."""
+        found = self._attributes("location", "href", "weight")
+        return next((one["href"].strip() for one in found if one["href"] and one["weight"] != "0"), "")
+
     def title(self) -> str:
         """The title; empty if there is none."""
         found = self._tree.find(".//title") if self._tree is not None else None
@@ -70,11 +75,13 @@ class Page:
 def objects_of(document: bytes, name: str = "") -> Iterator[JsonValue]:
     """Yields the objects of a JSON-LD document, including those in lists and graphs, and what a page is about. Terms of
     schema.org have no prefix. ``name`` is the path of the document in messages. Raises PlatformError."""
-    for one in fields.parse(document, name, _without_prefixes).one_or_more():
+    waiting = [*fields.parse(document, name, _without_prefixes).one_or_more()][::-1]
+    while waiting:
+        one = waiting.pop()
         if one.is_object:
             yield one
-            for inner in ("@graph", "mainEntity"):
-                yield from (node for node in one[inner].one_or_more() if node.is_object)
+            for inner in ("mainEntity", "@graph"):
+                waiting += [*one[inner].one_or_more()][::-1]
 
 
 def _unwrapped(script: str) -> str:

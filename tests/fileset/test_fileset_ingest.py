@@ -733,6 +733,32 @@ def test_a_doi_is_resolved_and_its_landing_page_may_fail(filesets: Filesets, pla
     assert filesets.ingest("10.5281/zenodo.8")[0].status == "platform-404"
 
 
+def test_a_doi_may_be_an_alias_or_have_several_locations(filesets: Filesets, platform: Platform) -> None:
+    places = f'<locations><location href="http://h/" weight="0"/><location href="{zenodo(platform, 7, {"p": 10})}"/>'
+
+    def register(doi: str, kind: str, value: str) -> None:
+        platform.bodies[f"/api/handles/{doi}"] = {"values": [{"type": kind, "data": {"value": value}}]}
+
+    register("10.1234/a", "HS_ALIAS", "10.1234/b")
+    register("10.1234/b", "10320/loc", f"<?xml version='1.0'?>{places}</locations>")
+    register("10.1234/c", "HS_ALIAS", "10.1234/c")
+    register("10.1234/d", "10320/loc", "<locations/>")
+    found = [filesets.ingest(f"10.1234/{name}")[0].status for name in "acd"]
+    assert found == ["success-file", "platform-404", "platform-error"]
+
+
+def test_what_is_not_ready_is_asked_for_again(filesets: Filesets, platform: Platform) -> None:
+    def being_prepared(handler: Handler, data: bytes) -> None:
+        if platform.requests.count(handler.path) == 1:
+            handler.answer(202, b"being prepared", **{"retry-after": "0"})
+        else:
+            handler.serve(data)
+
+    url = zenodo(platform, 7, {"p": 10})
+    platform.behaviours["/api/records/7/files/p/content"] = being_prepared
+    assert filesets.ingest(url)[0].status == "success-file"
+
+
 def test_a_file_asked_for_itself_needs_direct(filesets: Filesets, platform: Platform) -> None:
     platform.files["/some/p.csv"] = b"a,b\n1,2\n"
     url = f"{platform.url}/some/p.csv"
@@ -740,6 +766,8 @@ def test_a_file_asked_for_itself_needs_direct(filesets: Filesets, platform: Plat
     result = filesets.ingest(url, direct=True)[0]
     assert (result.status, result.platform_name, result.ingest_strategy) == ("success-file", "direct", "web-file")
     assert held(filesets, url) == b"a,b\n1,2\n"
+    platform.files["/some/empty.csv"] = b""
+    assert filesets.ingest(f"{platform.url}/some/empty.csv", direct=True)[0].total_size == 0
 
 
 def test_no_more_is_read_of_a_page_than_a_page_has(

@@ -109,7 +109,7 @@ def test_invenio_by_its_own_form_asks_for_files_that_the_record_lacks() -> None:
     record = {
         "id": "ab-1", "parent": {"id": "ab-0"}, "pids": {"doi": {"identifier": "10.1234/ab-1"}},
         "is_published": True, "access": {"record": "public", "files": "public"},
-        "metadata": {"title": "T"}, "files": {"enabled": True},
+        "metadata": {"title": "T"}, "files": {"enabled": True}, "versions": {"index": 2, "is_latest": True},
         "links": {"files": "https://rdm.example.org/api/records/ab-1/files"},
     }  # fmt: skip
     files = {"entries": [{"key": "p", "size": 3, "checksum": f"md5:{MD5}", "mimetype": "text/csv", "links": {
@@ -121,6 +121,7 @@ def test_invenio_by_its_own_form_asks_for_files_that_the_record_lacks() -> None:
     found = item_of(InvenioHelper, "https://rdm.example.org/records/ab-1", {"/files": files, "/records/ab-1": record})
     assert [file.mimetype for file in found.manifest or ()] == ["text/csv"]
     assert (found.work_id, (found.archiveorg_item_meta or {})["doi"]) == ("ab-0", "10.1234/ab-1")
+    assert found.order == (2,), "an older version that comes later is not the present one"
 
 
 @pytest.mark.parametrize(
@@ -582,6 +583,8 @@ def test_schema_org_and_croissant() -> None:
     first, second = generic(page(script)).manifest or ()
     assert (first.path, first.size, first.platform_url) == ("p.csv", None, "https://data.example.org/7/files/p.csv")
     assert (second.path, second.size, (second.sha256 or "")[:6]) == ("q.csv", 12, "ba7816")
+    about = json.dumps({"@graph": [{"@type": "WebSite"}, {"@type": "WebPage", "mainEntity": data}]})
+    assert generic(page(f'<script type="application/ld+json">{about}</script>'.encode())).title == "Prices"
 
 
 @pytest.mark.parametrize("prefix", ["schema:", "http://schema.org/", ""])

@@ -279,12 +279,16 @@ def test_every_status_is_in_the_docs_with_what_to_do() -> None:
         ("doi:10.5281/zenodo.7", "10.5281/zenodo.7"),
         ("https://doi.org/10.5281/zenodo.7", "10.5281/zenodo.7"),
         ("http://dx.doi.org/10.7910/DVN%2FABC", "10.7910/DVN/ABC"),
+        ("https://doi.org/10.5281%2Fzenodo.7?x=1#y", "10.5281/zenodo.7"),
+        ("https://doi.org/doi:10.1000.10/A%3Fb", "10.1000.10/A?b"),
+        ("info:doi/10.5281/zenodo.7", "10.5281/zenodo.7"),
         ("hdl:1902.1/21929", "1902.1/21929"),
         ("1902.1/21929", "1902.1/21929"),
         ("archive/7", None),
         ("https://hdl.handle.net/10419/7", "10419/7"),
         ("https://zenodo.org/records/7", None),
-        ("http://127.0.0.1:99/10.5281/zenodo.7", "10.5281/zenodo.7"),
+        ("http://127.0.0.1:99/10.5281/zenodo.7?x", "10.5281/zenodo.7"),
+        ("http://127.0.0.1:99/10419/7", "10419/7"),
     ],
 )
 def test_dois_and_handles_are_found_in_every_spelling(text: str, found: str | None) -> None:
