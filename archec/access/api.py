@@ -163,6 +163,8 @@ class Api:
             raise Refused(403, "The right 'write' is needed")
         if collection.fed is None:
             raise Refused(400, "no index of this collection can be written")
+        if exchange.headers.get("content-encoding", "identity") != "identity":
+            raise Refused(415, "the body must not be compressed", (("Accept-Encoding", "identity"),))
         skips_bad = exchange.take.one("badLines") == "skip"
         lines = parse_rows((await self._body(exchange)).lines(), skip_bad=skips_bad)
         change, done = (remove, "Deleted") if mode == "delete" else (add, "Added")

@@ -21,6 +21,7 @@ from archec.access.index_files import (
     ENDINGS,
     MAX_LINE,
     SortedFile,
+    by_header,
     is_header,
     lines_of,
     newer_of,
@@ -29,7 +30,7 @@ from archec.access.index_files import (
 )
 from archec.access.posts import key_of_method
 from archec.access.query import key_of
-from archec.access.rows import NOWHERE, Row, any_row, made_line
+from archec.access.rows import NOWHERE, LineReader, Row, any_row, made_line
 from archec.config import CollectionConfig, Config
 from archec.errors import UsageError
 from archec.store.durable import atomic_stream, is_temp, storage_errors
@@ -65,11 +66,13 @@ def _check_own(path: Path) -> None:
 def parse_rows(lines: Iterable[bytes], *, skip_bad: bool = False) -> Iterator[bytes]:
     """Converts CDX or CDXJ lines to CDXJ, with the keys of this server. Raises UsageError for others, unless
     ``skip_bad``."""
+    read: LineReader = any_row
     for number, line in enumerate(lines, 1):
         line = without_mark(line) if number == 1 else line
         if is_header(line):
+            read = _reader(line, number) if b"CDX " in line else read
             continue
-        row = any_row(line, NOWHERE) if len(line) <= MAX_LINE else None
+        row = read(line, NOWHERE) if len(line) <= MAX_LINE else None
         try:
             if row is None or not row.url:
                 raise UsageError(f"line {number} is neither CDX nor CDXJ")
@@ -79,6 +82,14 @@ def parse_rows(lines: Iterable[bytes], *, skip_bad: bool = False) -> Iterator[by
                 continue
             raise
         yield made_line(key, row.timestamp, row.fields)
+
+
+def _reader(header: bytes, number: int) -> LineReader:
+    """The function that parses the lines below a header. Raises UsageError."""
+    try:
+        return by_header(header)
+    except ValueError as error:
+        raise UsageError(f"line {number}: {error}") from error
 
 
 def _key(row: Row) -> str:
@@ -268,7 +279,10 @@ def _lines(file: Path) -> Iterator[bytes]:
         return
     with storage_errors(file), open(file, "rb") as opened:
         skip_mark(opened)
-        yield from filter(None, lines_of(opened))
+        for line in filter(None, lines_of(opened)):
+            if len(line) > MAX_LINE:
+                raise UsageError(f"{file.name}: has a line of more than {MAX_LINE} bytes")
+            yield line
 
 
 def write_lines(file: Path, lines: Iterable[bytes]) -> int:

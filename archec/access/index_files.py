@@ -261,10 +261,12 @@ def without_mark(start: bytes) -> bytes:
 
 
 def lines_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Yields the rest of a file as lines without line ends. Those of more than MAX_LINE bytes are split behind the byte
-    after these."""
+    """Yields the rest of a file as lines without line ends; of those of more than MAX_LINE bytes only the beginning,
+    which is longer than MAX_LINE, too."""
     while line := file.readline(MAX_LINE + 1):
         yield line.rstrip(b"\r\n")
+        while len(line) > MAX_LINE and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE + 1)
 
 
 def skip_mark(file: IO[bytes]) -> int:
@@ -285,7 +287,7 @@ def check_sorted(file: BinaryIO, name: str, form: Form) -> FileInspection:
         if not before and is_header(line):
             begin += len(line)
             try:
-                read = _by_header(line) if b"CDX " in line else read
+                read = by_header(line) if b"CDX " in line else read
             except ValueError as error:
                 return FileInspection(fault=f"{name}:{number}: {error}")
             continue
@@ -302,7 +304,7 @@ def is_header(line: bytes) -> bool:
     return line.strip()[:4] in (b"", b"CDX ") or line.startswith(b"!")
 
 
-def _by_header(line: bytes) -> LineReader:
+def by_header(line: bytes) -> LineReader:
     letters = line.decode("latin-1").split()[1:]
     if letters[:2] not in (["N", "b"], ["A", "b"]):
         raise ValueError("the columns of its header do not begin with N b")

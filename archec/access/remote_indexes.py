@@ -237,7 +237,7 @@ class LiveSource(AskedSource):
         if not self._is_on:
             errors[self.name] = "the live web is off (access.live)"
         elif not query.may_live:
-            errors[self.name] = "the live web needs the right 'live'"
+            errors[self.name] = "the live web is for index and resource, with the right 'live'"
         elif query.key:
             url, stamp = uri_of(query.url), now_stamp()
             fields = {"url": url, "live_url": url, "load_url": url, "is_live": "true"}

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from archec.access.errors import MayBlock, SourceFailed
-from archec.access.index_files import ENDINGS, MAX_UNPACKED, IndexFile
+from archec.access.index_files import ENDINGS, MAX_UNPACKED, IndexFile, Stamp, stamp_of
 from archec.access.index_folders import SUMMARIES, FileSource
 from archec.access.loading import WarcPlace
 from archec.access.query import Query
@@ -41,7 +41,8 @@ class WaczSource(FileSource):
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(name, "wacz", path, path)
-        self._wacz, self._stamp, self._fault = path, -1, ""
+        self._wacz, self._fault = path, ""
+        self._stamp: Stamp | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
 
@@ -62,7 +63,7 @@ class WaczSource(FileSource):
         changes."""
         with self._lock:
             try:
-                stamp = os.stat(self._wacz).st_mtime_ns
+                stamp = stamp_of(os.stat(self._wacz))
             except OSError as error:
                 errors[self.name] = f"{self.name}: cannot be read: {error.strerror}"
                 return []
@@ -87,7 +88,8 @@ class WaczSource(FileSource):
             if sum(one.file_size for one in entries) > MAX_UNPACKED:  # zipfile reads no more than the stated size
                 raise zipfile.BadZipFile(f"its index is larger than {MAX_UNPACKED} bytes when it is unpacked")
             for entry in entries:
-                with packed.open(entry) as inner, open(self._path / Path(entry.filename).name, "wb") as out:
+                name = entry.filename.removeprefix(_INDEXES).replace("/", ",")  # those of subfolders may have one name
+                with packed.open(entry) as inner, open(self._path / name, "wb") as out:
                     shutil.copyfileobj(inner, out, 1 << 20)
 
 
@@ -96,19 +98,19 @@ class WaczResolver:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp = -1
+        self._stamp: Stamp | None = None
         self._offsets: dict[str, int] = {}
 
     def places(self, filename: str) -> Sequence[WarcPlace]:
         try:
-            stamp = os.stat(self._path).st_mtime_ns
+            stamp = stamp_of(os.stat(self._path))
             if stamp != self._stamp:
                 self._offsets, self._stamp = _offsets(self._path), stamp
         except _FAULTS as error:
-            raise SourceFailed("the WACZ file cannot be read") from error
+            raise SourceFailed(f"{self._path.name}: the WACZ file cannot be read") from error
         offset = self._offsets.get(filename.removeprefix(_ARCHIVE))
         if offset == _PACKED:
-            raise SourceFailed(f"{filename} is compressed in the WACZ file, where it must be stored as it is")
+            raise SourceFailed(f"{filename} is compressed in {self._path.name}, where it must be stored as it is")
         return [WarcPlace(str(self._path), offset)] if offset is not None else []
 
 

@@ -12,6 +12,7 @@ import click
 from archec.access.feeding import add as add_rows
 from archec.access.feeding import fed_path, locked, parse_rows
 from archec.access.feeding import remove as remove_rows
+from archec.access.index_files import lines_of
 from archec.access.index_sorting import Unsortable, folder_files, sort_index
 from archec.access.obi_source import subjects_of
 from archec.access.rules import Level, Rules, address_of
@@ -203,7 +204,10 @@ def _rows_of(files: tuple[Path, ...]) -> Iterator[bytes]:
     """The lines of files, or of stdin if there are none, converted to CDXJ."""
     for path in files or (Path("-"),):
         with click.open_file(str(path), "rb") as file:
-            yield from parse_rows(line.rstrip(b"\r\n") for line in file)
+            try:
+                yield from parse_rows(lines_of(file))
+            except UsageError as error:
+                raise UsageError(f"{path}: {error.message}") from error
 
 
 def _feed(

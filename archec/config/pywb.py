@@ -52,6 +52,7 @@ def load_pywb(path: Path) -> Pywb:
     """Reads the file. Raises :class:`ConfigError`, which names the file and the reason."""
     try:
         data = _with_variables(read_yaml(path.read_text(encoding="utf-8"), path))
+        data = {} if data is None else data  # an empty file: pywb serves what is below collections_root
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error
     if not isinstance(data, dict):
@@ -81,7 +82,10 @@ def _collections(data: dict[str, Any], base: Path) -> dict[str, Any]:
     given = data.get("collections") or {}
     if not isinstance(given, dict):
         raise Misfit("must be a group of collections by name")
-    archives = data.get("archive_paths")
+    archives = data.get("archive_paths") or []
+    archives = [archives] if isinstance(archives, str) else archives
+    if not isinstance(archives, list):
+        raise Misfit("archive_paths must be a path or a list of paths")
     root = base / _text(data, "collections_root", "collections")
     folders = {}
     if data.get("enable_auto_colls", True):
@@ -125,13 +129,13 @@ def _resolved(path: str, base: Path) -> str:
     return str(base / path) if path and "://" not in path else path
 
 
-def _folders(root: Path, indexes: str, archives: Any) -> dict[str, Any]:
+def _folders(root: Path, indexes: str, archives: list[Any]) -> dict[str, Any]:
     """Returns a collection for each directory below ``collections_root``, as pywb does."""
     try:
         names = sorted(path.name for path in root.iterdir() if (path / indexes).is_dir())
     except OSError:
         return {}
-    places = [archives] if isinstance(archives, str) else archives or ["archive"]
+    places = archives or ["archive"]
     return {
         name: {"index": str(root / name / indexes), "resource": [_below(root / name, place) for place in places]}
         for name in names
@@ -164,7 +168,7 @@ def _each_from_its_own(collection: CollectionConfig, root: Path) -> CollectionCo
     return msgspec.structs.replace(collection, steps=(step,))
 
 
-def _with_archives(value: dict[str, Any], archives: Any, own: Collection[str] = KEYS) -> dict[str, Any]:
+def _with_archives(value: dict[str, Any], archives: list[Any], own: Collection[str] = KEYS) -> dict[str, Any]:
     """A collection or step without the ignored settings, and with the file's archive paths if it has none. In pywb, a
     timeout below 1 means the default."""
     value = {key: item for key, item in value.items() if not _is_ignored(key, own)}
@@ -177,7 +181,7 @@ def _with_archives(value: dict[str, Any], archives: Any, own: Collection[str] = 
     if value.get("timeout") == 0:
         del value["timeout"]
     if archives and not {"archive_paths", "resource"} & set(value):
-        value["archive_paths"] = archives if isinstance(archives, list) else [archives]
+        value["archive_paths"] = archives
     if isinstance(value.get("archive_paths"), list):
         value["archive_paths"] = [*value["archive_paths"], "$live"]  # pywb always falls back to the web
     elif isinstance(value.get("archive_paths"), str):

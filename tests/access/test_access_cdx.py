@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -22,7 +23,7 @@ from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.feeding import add, parse_rows, remove
-from archec.access.index_files import newer_of
+from archec.access.index_files import MAX_LINE, newer_of
 from archec.access.index_folders import FileSource
 from archec.access.query import Arguments, parse_query
 from archec.access.sources import Errors
@@ -260,6 +261,29 @@ def test_rows_come_and_go_as_in_a_set(is_folder: bool, steps: list[tuple[bool, l
                 write_index(file, sorted(both))
                 parts = source.parts(parse_query(Arguments([("url", "n.org/*"), ("sort", "reverse")])), Errors())
                 assert sorted(row.fields["offset"] for part in parts for row in part) == sorted(there)
+
+
+def test_the_lines_that_are_added_mean_what_their_sender_says(tmp_path: Path) -> None:
+    """A header names the columns, the end of a line that is too long is no line, and what is packed is refused."""
+    config = configured(tmp_path, "collections: {a: ./a.cdxj}")
+    give_tokens(config)
+    header = b" CDX N b a m s k S V g\n"
+    one = b"- 20140101000000 http://n.org/1 text/html 200 A 77 5 a.warc.gz\n"
+    too_long = b"- 20140101000000 http://n.org/2" + b" " * MAX_LINE + b' 20140101000000 {"url": "http://n.org/3"}\n'
+    with serving(config) as url, client(url, WRITER) as writer:
+        assert writer.post("/a?badLines=skip", content=header + too_long + one).text == "Added 1 records\n"
+        (row,) = rows(writer.get("/a/index?url=n.org/*&output=json").text)
+        assert (row["url"], row["length"], row["offset"], "redirect" in row) == ("http://n.org/1", "77", "5", False)
+        for wrong in (b" CDX N b a a\n", b" CDX a b\n"):
+            assert writer.post("/a", content=wrong + one).status_code == 400
+        packed = writer.post("/a?badLines=skip", content=gzip.compress(one), headers={"Content-Encoding": "gzip"})
+        assert (packed.status_code, packed.headers["accept-encoding"]) == (415, "identity")
+    (tmp_path / "b.cdx").write_bytes(b"what\n")
+    run = CliRunner().invoke(access, ["add", "a", str(tmp_path / "b.cdx"), "--config", str(config.file)])
+    assert f"{tmp_path / 'b.cdx'}: line 1 is neither CDX nor CDXJ" in str(run.exception)
+    newer_of(tmp_path / "a.cdxj").write_bytes(b"x" * (MAX_LINE + 1) + b"\n")
+    with pytest.raises(UsageError, match=r"a,new\.cdxj: has a line"):
+        add(tmp_path / "a.cdxj", [line("http://n.org/", S[0])])
 
 
 def test_what_a_kill_has_left_is_removed_after_a_day(tmp_path: Path) -> None:

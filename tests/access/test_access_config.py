@@ -260,3 +260,8 @@ collections:
     file.write_text("collections: {a: {indx: x}}")
     with pytest.raises(ConfigError, match="a: unknown setting indx; did you mean index"):
         load_pywb(file)
+    file.write_text("# all collections are below collections_root")
+    assert [one.name for one in load_pywb(file).collections] == ["one", "two"]
+    file.write_text("archive_paths: 5")
+    with pytest.raises(ConfigError, match="archive_paths must be a path or a list of paths"):
+        load_pywb(file)

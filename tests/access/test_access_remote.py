@@ -21,6 +21,7 @@ from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.errors import SourceFailed
+from archec.access.index_files import MAX_LINE
 from archec.access.loading import PrefixResolver
 from archec.access.remote import Fetched, UrlTemplate, Web, fetch, followed, spooled
 from archec.config import FetchConfig
@@ -161,9 +162,9 @@ def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
 def test_an_answer_is_cut_into_lines_wherever_its_blocks_end() -> None:
     data = b"".join(b"%d %b\n" % (n, b"x" * (n * 7 % 3000)) for n in range(500)) + b"last"
     assert list(Fetched("", {}, io.BytesIO(data)).lines()) == data.split(b"\n")
-    parts = list(Fetched("", {}, io.BytesIO(b"y" * (3 << 20))).lines())
-    assert b"".join(parts) == b"y" * (3 << 20)
-    assert max(map(len, parts)) < 2 << 20
+    too_long = b"y" * (3 << 20)
+    parts = list(Fetched("", {}, io.BytesIO(too_long + b"\nnext")).lines())
+    assert parts == [too_long[: MAX_LINE + 1], b"next"]
 
 
 def test_an_answer_is_unpacked_once_at_most(get: httpx.Client) -> None:
@@ -382,6 +383,8 @@ def test_the_live_web_is_for_those_with_the_right(base: str, there: Archives, ge
         assert (there.asked[-1][0], head.payload) == ("HEAD", b"")
         private = writer.get(f"/live/resource?url={there.other}/live/x")
         assert private.status_code == 404
+        gate = writer.get(f"/live/{target}")
+        assert (gate.status_code, "index and resource" in gate.headers["reserrors"]) == (404, True)
 
 
 def test_the_live_index_is_off_as_shipped(tmp_path: Path) -> None:

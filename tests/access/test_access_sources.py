@@ -253,7 +253,7 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for coll in ("a", "b", "g", "z"):
             assert STAMPS[0].encode() in get.get(f"/{coll}/resource?url=a.org").content
         assert "WACZ" in get.get("/bad/index?url=a.org").headers["reserrors"]
-        reason = "a.warc.gz is compressed in the WACZ file, where it must be stored as it is"
+        reason = "a.warc.gz is compressed in deflated.wacz, where it must be stored as it is"
         assert get.get("/deflated/resource?url=a.org").json()["errors"]["deflated:index.cdx"].startswith(reason)
         assert get.get("/a/cdx?url=a.org&showNumPages=true").json()["pages"] == 1
         assert len(rows(get.get("/a/cdx?url=a.org&page=0&output=json").text)) == len(STAMPS)
@@ -263,6 +263,27 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, reason in reasons.items():
             assert reason in get.get(f"/{name}/index?url=a.org").headers["reserrors"]
             assert f"{name}:" in get.get("/healthz").json()["faults"]["access"]
+
+
+def test_a_wacz_with_indexes_in_subfolders_and_one_that_replaces_it(tmp_path: Path) -> None:
+    """All its indexes count, whatever their names; another file in its place is noticed by more than its time."""
+    file = tmp_path / "a.wacz"
+
+    def pack(hosts: str) -> Path:
+        made = tmp_path / "new.wacz"
+        with zipfile.ZipFile(made, "w") as packed:
+            for host in hosts:
+                packed.writestr(f"indexes/{host}/index.cdxj", line(f"http://{host}.org/", STAMPS[0]))
+        os.utime(made, (1_000_000_000, 1_000_000_000))
+        return made.rename(file)
+
+    pack("ab")
+    config = configured(tmp_path, "collections: {a: ./a.wacz}")
+    give_tokens(config)
+    with serving(config) as base, client(base) as get:
+        assert [row["url"] for row in asked(get, "a", "url=*.org")] == ["http://a.org/", "http://b.org/"]
+        pack("bc")
+        assert [row["url"] for row in asked(get, "a", "url=*.org")] == ["http://b.org/", "http://c.org/"]
 
 
 def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
