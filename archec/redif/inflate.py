@@ -1,7 +1,7 @@
 """Decompresses a tarball chunk by chunk; its magic number determines the format.
 
-Chunks have at most about 1 MiB, whatever the compression ratio, and the windows of the decompressors are limited: a
-decompression bomb costs time but no memory. All checks of a format are made, up to the last byte of the
+Chunks have at most about 1 MiB, whatever the compression ratio (16 MiB for zstd), and the windows of the decompressors
+are limited: a decompression bomb costs time but no memory. All checks of a format are made, up to the last byte of the
 file: only NULs may follow the compressed data. Everything before the damage is yielded. gzip is decompressed by ISA-L,
 which takes 40 % of zlib's time, and from the start of a damaged stream again by zlib.
 """
@@ -12,22 +12,27 @@ import bz2
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO, cast
+from typing import BinaryIO, Union, cast
 
 import zstandard
-from isal import isal_zlib
+from isal.igzip_lib import DECOMP_GZIP, IgzipDecompressor, IsalError
 
 CHUNK = 512 * 1024
 _READ = 128 * 1024
-_PIECE = 4096
+_PIECE = 512
+_HEAD = 6
+"""Bytes of a stream by which its format is recognised."""
 _XZ_MEMORY = 512 * 1024 * 1024
 _ZSTD_WINDOW = 128 * 1024 * 1024
-_FAILURES = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError)
+_FAILURES = (
+    cast("type[Exception]", IsalError), zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError,
+)  # fmt: skip
 """Exceptions of decompressors for damaged data."""
-_ISAL_ERROR = cast(type[Exception], isal_zlib.error)
 _GZIP, _ZSTD, _XZ, _BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh"
+_SKIPPABLE = tuple(bytes((first,)) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
+"""The magic numbers of zstd frames without contents; pzstd begins with one."""
 
 
 class Damaged(Exception):
@@ -78,40 +83,51 @@ def chunks(raw: Raw) -> Iterator[bytes]:
     return iter(lambda: raw.read(CHUNK), b"")
 
 
-def _gunzip(raw: Raw) -> Iterator[bytes]:
-    data = raw.read()
-    while data:
-        begin, done = raw.position - len(data), 0
-        if len(data) > 3 and data[3] & 0xE0:  # isal does not check them
-            raise raw.damaged("gzip", "reserved flags are set")
-        stream = isal_zlib.decompressobj(31)
-        wants_more = False
-        while not stream.eof:
-            if wants_more and not data:
-                data = raw.read()
-                if not data:
-                    raise raw.damaged("gzip", "it ends early")
-            try:
-                out = stream.decompress(data, CHUNK)
-            except _ISAL_ERROR as error:
-                again = raw.pieces(begin, raw.position - len(data))
-                yield from _before_damage(map(zlib.decompressobj(31).decompress, again), done)
-                raise raw.damaged("gzip", error) from error
-            data = stream.unconsumed_tail
-            wants_more = len(out) < CHUNK
-            if out:
-                done += len(out)
-                yield out
-        data = _next_stream(raw, stream.unused_data, "gzip", _GZIP)
+_Decompressor = Union[lzma.LZMADecompressor, bz2.BZ2Decompressor, IgzipDecompressor, "_ZstdFrame"]
+
+
+class _ZstdFrame:
+    """A decompressor of one zstd frame, used as those of the other formats. Its output has no limit but that of
+    :data:`_PIECE` bytes of input."""
+
+    def __init__(self) -> None:
+        self._frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
+        self._rest = memoryview(b"")
+
+    @property
+    def eof(self) -> bool:
+        return self._frame.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._rest
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._frame.unused_data + self._rest
+
+    def decompress(self, data: bytes, most: int = -1) -> bytes:
+        """The contents of the next piece; ``most`` is ignored."""
+        given = memoryview(data) if data else self._rest
+        self._rest = given[_PIECE:]
+        return self._frame.decompress(given[:_PIECE])
 
 
 def _streams(
-    new: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor], name: str, magic: bytes
+    new: Callable[[], _Decompressor],
+    name: str,
+    *magics: bytes,
+    salvage: Callable[[], Callable[[bytes], bytes]] | None = None,
 ) -> Callable[[Raw], Iterator[bytes]]:
+    """Decompresses streams that follow each other and begin with one of ``magics``, each by a ``new`` decompressor;
+    ``salvage`` is for a damaged one, again in small pieces."""
+
     def inflate(raw: Raw) -> Iterator[bytes]:
         data = raw.read()
         while data:
-            begin, done = raw.position - len(data), 0
+            begin, done, head = raw.position - len(data), 0, data[:5]
+            if name == "gzip" and len(head) > 3 and head[3] & 0xE0:  # isal does not check them
+                raise raw.damaged(name, "reserved flags are set")
             stream = new()
             while not stream.eof:
                 if stream.needs_input and not data:
@@ -122,7 +138,8 @@ def _streams(
                     out = stream.decompress(data, CHUNK)
                 except _FAILURES as error:
                     again = raw.pieces(begin, raw.position - len(data) if data else raw.position - _READ)
-                    yield from _before_damage(map(new().decompress, again), done)
+                    decompress = salvage() if salvage is not None else new().decompress
+                    yield from _before_damage(map(decompress, again), done)
                     raise raw.damaged(name, error) from error
                 data = b""
                 if out:
@@ -130,7 +147,9 @@ def _streams(
                     yield out
             if isinstance(stream, lzma.LZMADecompressor) and stream.check == lzma.CHECK_NONE:
                 raw.unchecked = "an xz stream"
-            data = _next_stream(raw, stream.unused_data, name, magic)
+            if head.startswith(_ZSTD) and not head[4] & 4:
+                raw.unchecked = "a zstd frame"
+            data = _next_stream(raw, stream.unused_data, name, magics)
 
     return inflate
 
@@ -148,112 +167,27 @@ def _before_damage(again: Iterator[bytes], done: int) -> Iterator[bytes]:
             done = max(0, done - len(piece))
 
 
-def _next_stream(raw: Raw, rest: bytes, name: str, magic: bytes) -> bytes:
+def _next_stream(raw: Raw, rest: bytes, name: str, magics: tuple[bytes, ...]) -> bytes:
     """The beginning of the next stream after a finished one, ``b""`` at the end of the file; NULs are padding."""
     rest = rest.lstrip(b"\0")
-    while len(rest) < max(len(magic), 4):
+    while len(rest) < _HEAD:
         more = raw.read()
         if not more:
             break
         rest = (rest + more).lstrip(b"\0")
-    if rest and not rest.startswith(magic):
+    if rest and not rest.startswith(magics):
         raise raw.damaged(name, "other bytes than NUL follow it")
     return rest
 
 
-def _unzstd(raw: Raw) -> Iterator[bytes]:
-    frames, done = _Frames(raw), 0
-    try:
-        for out in _zstd_chunks(frames):
-            done += len(out)
-            yield out
-    except zstandard.ZstdError as error:
-        raw.seek(0)
-        yield from _before_damage(_zstd_chunks(_Frames(raw), fine=done), done)
-        raise raw.damaged("zstd", error) from error
-    if not frames.ended:
-        raise raw.damaged("zstd", "it ends early")
-
-
-def _zstd_chunks(frames: _Frames, fine: int | None = None) -> Iterator[bytes]:
-    """The contents of the frames, from the byte ``fine`` on byte by byte."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    with decompressor.stream_reader(cast("BinaryIO", frames), read_across_frames=True, closefd=False) as reader:
-        yield from iter(lambda: reader.read(1 if fine is not None and reader.tell() >= fine else CHUNK), b"")
-
-
-class _Frames:
-    """The input file of a zstd decompressor.
-
-    It parses the structure of the frames (RFC 8878, section 3.1), because the decompressor accepts a truncated frame
-    and does not say whether frames have checksums.
-    """
-
-    def __init__(self, raw: Raw) -> None:
-        self._raw = raw
-        self._have = b""
-        self._between = False
-        self._steps = self._walk()
-        self._skip, self._want = next(self._steps)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the data read so far ends with a complete frame."""
-        return self._between and not self._skip and not self._have
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes of the frames, empty at the end; ``size`` is ignored."""
-        data = self._raw.read()
-        at = 0
-        while at < len(data):
-            if self.ended and not data[at]:
-                self._padding(data[at:])
-                return data[:at]
-            step = min(self._skip, len(data) - at)
-            self._skip -= step
-            at += step
-            if step:
-                continue  # the next byte may be padding
-            part = data[at : at + self._want - len(self._have)]
-            self._have += part
-            at += len(part)
-            if part and len(self._have) == self._want:
-                have, self._have = self._have, b""
-                self._skip, self._want = self._steps.send(have)
-        return data
-
-    def _padding(self, data: bytes) -> None:
-        while data:
-            if data.strip(b"\0"):
-                raise self._raw.damaged("zstd", "other bytes than NUL follow it")
-            data = self._raw.read()
-
-    def _walk(self) -> Generator[tuple[int, int], bytes, None]:
-        """Yields the number of bytes to skip, and the number of bytes to send after that."""
-        skip = 0
-        while True:
-            self._between = True
-            magic = yield skip, 1
-            self._between = False
-            magic += yield 0, 3
-            if magic == _ZSTD:
-                (flags,) = yield 0, 1
-                single, checked = flags & 0x20, flags & 4
-                skip = (not single) + (0, 1, 2, 4)[flags & 3] + (1 if single else 0, 2, 4, 8)[flags >> 6]
-                last = 0
-                while not last:
-                    head = int.from_bytes((yield skip, 3), "little")
-                    last, skip = head & 1, 1 if head >> 1 & 3 == 1 else head >> 3
-                if not checked:
-                    self._raw.unchecked = "a zstd frame"
-                skip += 4 if checked else 0
-            else:  # a skippable frame; the decompressor refuses anything else
-                skip = int.from_bytes((yield 0, 4), "little")
-
-
 _FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[Raw], Iterator[bytes]]], ...] = (
-    (re.compile(_GZIP + b"\x08.{7}", re.S), _gunzip),
-    (re.compile(re.escape(_ZSTD) + rb"|[\x50-\x5f]\x2a\x4d\x18"), _unzstd),  # pzstd begins with a skippable frame
+    (
+        re.compile(_GZIP + b"\x08.{7}", re.S),
+        _streams(
+            lambda: IgzipDecompressor(DECOMP_GZIP), "gzip", _GZIP, salvage=lambda: zlib.decompressobj(31).decompress
+        ),
+    ),
+    (re.compile(re.escape(_ZSTD) + rb"|[\x50-\x5f]\x2a\x4d\x18"), _streams(_ZstdFrame, "zstd", _ZSTD, *_SKIPPABLE)),
     (re.compile(_XZ), _streams(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz", _XZ)),
     (re.compile(_BZIP2 + b"[1-9]1AY&SY"), _streams(bz2.BZ2Decompressor, "bzip2", _BZIP2)),
 )
