@@ -49,8 +49,8 @@ class History(Struct, frozen=True):
 
     def at(self, when: int) -> str | None:
         """The state as of ``when``: a sha256, or None if the obi was not found yet or was lost."""
-        i = bisect_right(self.tists, when)
-        return self.states[i - 1] if i else None
+        entry = self.entry_at(when)
+        return entry[1] if entry is not None else None
 
     def entry_at(self, when: int) -> tuple[int, str | None] | None:
         """The entry that applies as of ``when``: (tist, state), None before the obi was found."""

@@ -43,17 +43,12 @@ def stamp(previous: int | None = None, *, clock: Callable[[], float] = time.time
     return now if previous is None or now > previous else previous + 1
 
 
-def invert(tist: int) -> str:
-    """The decimal digits of a tist reversed: ``1352481230`` -> ``"0321842531"``."""
-    if tist < 0:
-        raise BadName(f"{tist} is not a tist: it is negative")
-    return str(tist)[::-1]
-
-
 @lru_cache(maxsize=1024)
 def tist_path(tist: int) -> str:
     """The relative directory of a tist in the obi store: ``1352481230`` -> ``"032/184/2531"``."""
-    digits = invert(tist)
+    if tist < 0:
+        raise BadName(f"{tist} is not a tist: it is negative")
+    digits = str(tist)[::-1]
     if len(digits) < 7:
         # Before 1970-01-12: padded, so that every tist has three levels.
         digits = digits.ljust(10, "0")

@@ -19,10 +19,6 @@ def id_list(ids: Iterable[str]) -> KeyedSet:
     return KeyedSet(xxh3_128_hexdigest(data), data)
 
 
-def ids_in(data: bytes) -> Iterator[str]:
-    return (line.decode() for line in data.splitlines())
-
-
 def held_back_record(
     run: int, losses: Iterable[tuple[str, str]], kind: Kind = "tobi"
 ) -> tuple[HeldBack, list[KeyedSet]]:
@@ -46,8 +42,8 @@ def journalled(
 def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str, str]]:
     """Yields the losses in a record as (group, id)."""
     for name, group in held_back.groups.items():
-        for obi in ids_in(catalogue.keyed(group.ids) or b""):
-            yield name, obi
+        for line in (catalogue.keyed(group.ids) or b"").splitlines():
+            yield name, line.decode()
 
 
 def without_accepted(

@@ -48,9 +48,8 @@ class Directories(Closing):
         self._disk = disk
         self._limit = limit
         self._open: dict[str, int] = {}
-        self._last = ""
         self.lock = RLock()
-        self.root = self._last_fd = open_root(layout)
+        self.root = open_root(layout)
 
     def find(self, relative: str) -> int | None:
         """The directory at ``relative``, None if there is none; nothing is created."""
@@ -65,9 +64,6 @@ class Directories(Closing):
 
     def _get(self, relative: str, make: Disk | None) -> int | None:
         with self.lock:
-            # Obis are mostly sorted by directory: reusing the last one needs no reordering of the cache.
-            if relative == self._last:
-                return self._last_fd
             if not relative:
                 return self.root
             fd = self._open.pop(relative, None)
@@ -78,7 +74,6 @@ class Directories(Closing):
                 if len(self._open) >= self._limit:
                     os.close(self._open.pop(next(iter(self._open))))
             self._open[relative] = fd  # at the end: the first one is the least recently used
-            self._last, self._last_fd = relative, fd
             return fd
 
     def _walk(self, relative: str, make: Disk | None) -> int | None:
@@ -104,14 +99,13 @@ class Directories(Closing):
         for fd in self._open.values():
             os.close(fd)
         self._open.clear()
-        self._last, self._last_fd = "", self.root
 
     def close(self) -> None:
         """Closes all; may be called repeatedly."""
         self.forget()
         if self.root >= 0:
             os.close(self.root)
-        self.root = self._last_fd = -1
+        self.root = -1
 
 
 def held_tists(layout: Layout) -> Iterator[int]:
@@ -142,7 +136,6 @@ def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:
 
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # never waits for a pipe
-_BUFFER = 1 << 18
 
 MAX_HOPS = 64
 """Maximum number of symbolic links and slash variants that are followed; recorded redirect chains are shorter."""
@@ -226,7 +219,7 @@ class Reader(Closing):
         return data
 
     def _plain(self, directory: int, tist: int, id: str) -> bytes | None:  # noqa: A002
-        """The bytes of a regular file; None if there is none."""
+        """The bytes of a regular file that one system call reads; None if there is none."""
         try:
             fd = os.open(file_name(id), _OPEN, dir_fd=directory)
         except OSError:
@@ -236,12 +229,7 @@ class Reader(Closing):
             if not stat.S_ISREG(state.st_mode):
                 return None
             data = os.read(fd, state.st_size + 1)
-            if len(data) == state.st_size:
-                return data
-            parts = [data]
-            while data := os.read(fd, _BUFFER):
-                parts.append(data)
-            return b"".join(parts)
+            return data if len(data) == state.st_size else None
         except OSError as error:
             raise failure(error, self.layout.root / self.layout.path(tist, id)) from error
         finally:
