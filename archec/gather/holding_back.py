@@ -45,32 +45,22 @@ def is_held_back(config: Config, losses: int, held: int) -> bool:
     return losses >= config.max_loss_least and losses > config.max_loss * held
 
 
-def groups_to_hold_back(
-    config: Config, losses: Iterable[Loss], held: HeldCounts, accepted: Collection[str]
-) -> tuple[frozenset[str], frozenset[str]]:
-    """The archives and the archives' directories whose losses are held back. ``accepted`` names those whose losses are
-    accepted, or ``all``."""
-    if "all" in accepted:
-        return frozenset(), frozenset()
+def groups_to_hold_back(config: Config, losses: Iterable[Loss], held: HeldCounts) -> tuple[set[str], set[str]]:
+    """The archives and the archives' directories that would lose too much at once."""
     by_archive, by_directory = Counter[str](), Counter[str]()
     for loss in losses:
         by_archive[loss.archive] += 1
         by_directory[loss.directory] += 1
     return (
-        frozenset(_too_many(config, by_archive, held.archives, {*accepted, ""})),
-        frozenset(_too_many(config, by_directory, held.directories, accepted)),
-    )
-
-
-def _too_many(config: Config, losses: Counter[str], held: Counter[str], accepted: Collection[str]) -> Iterable[str]:
-    return (
-        name for name, count in losses.items() if name not in accepted and is_held_back(config, count, held[name])
+        {name for name, lost in by_archive.items() if name and is_held_back(config, lost, held.archives[name])},
+        {name for name, lost in by_directory.items() if is_held_back(config, lost, held.directories[name])},
     )
 
 
 def group_of(loss: Loss, archives: Collection[str], directories: Collection[str], accepted: Collection[str]) -> str:
-    """The group under which a loss is held back, empty if it is not."""
-    if loss.archive in accepted or loss.directory in accepted:
+    """The group under which a loss is held back, empty if it is not. ``accepted`` names those whose losses are
+    accepted, or ``all``."""
+    if not {"all", loss.archive, loss.directory}.isdisjoint(accepted):
         return ""
     if loss.archive in archives:
         return loss.archive

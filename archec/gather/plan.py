@@ -30,12 +30,12 @@ _NAMING, _MOST_NAMING = 50, 5000
 
 def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:
     """Spools the fobis to visit, in order; ``most`` 0 means all. Returns their number."""
-    rank = 0
-    rows = iter(due) if not most else islice(due, most)
-    while batch := list(islice(rows, _BATCH)):
-        spool.add_plan((host_of(fobi.id), rank + i, fobi.id) for i, fobi in enumerate(batch))
-        rank += len(batch)
-    return rank
+    planned = 0
+    ranked = enumerate(islice(due, most or None))
+    while batch := list(islice(ranked, _BATCH)):
+        spool.add_plan((host_of(fobi.id), rank, fobi.id) for rank, fobi in batch)
+        planned += len(batch)
+    return planned
 
 
 def unnamed_files(catalogue: Catalogue, urls: Collection[str]) -> set[str]:

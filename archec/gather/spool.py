@@ -24,6 +24,7 @@ from archec.store.durable import storage_errors
 from archec.store.sorting import SortedLines
 
 _SCHEMA = """
+PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-8192;
 CREATE TABLE files (path BLOB NOT NULL, member INTEGER NOT NULL, place TEXT NOT NULL, read INTEGER NOT NULL,
     found INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (path, member)) WITHOUT ROWID;
 CREATE TABLE losses (archive TEXT NOT NULL, directory TEXT NOT NULL, id TEXT NOT NULL);
@@ -124,9 +125,6 @@ class Spool(Closing):
         self._db = self._file.connection
         try:
             with self._file.translated():
-                self._db.executescript(
-                    "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-8192;"
-                )
                 self._db.executescript(_SCHEMA)
         except BaseException:
             self._file.close()

@@ -324,7 +324,7 @@ class _Merging:
     def losses(self, held: HeldCounts, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
         """Commits the losses that are not held back. Returns the others, and the lists of their ids."""
         config, accepted, run = self._of.archive.config, self._of.options.accept, self._data_set.run
-        archives, directories = groups_to_hold_back(config, self._spool.losses(), held, accepted)
+        archives, directories = groups_to_hold_back(config, self._spool.losses(), held)
         back = (
             (group, loss.id)
             for loss in self._spool.losses()

@@ -50,12 +50,10 @@ _STATUS = re.compile(r"(?:published|forthcoming)\b", re.I)
 _SERIES_TYPES = tuple(name for name, family in KINDS.values() if family == "work")
 _VERSION = "1.0"
 SINGLE: Mapping[Family, frozenset[str]] = {
-    "work": frozenset(
-        (
-            *("Title", "Number", "Creation-Date", "Publication-Date", "Publication-Status", "Length", "Series"),
-            *("Price", "Journal", "Volume", "Year", "Issue", "Month", "Pages", "Edition", "Book-Title", "Chapter"),
-        )
-    ),
+    "work": frozenset((
+        "Title", "Number", "Creation-Date", "Publication-Date", "Publication-Status", "Length", "Series", "Price",
+        "Journal", "Volume", "Year", "Issue", "Month", "Pages", "Edition", "Book-Title", "Chapter",
+    )),
     "series": frozenset(("Name", "Type", "Maintainer-Name", "Maintainer-Email", "ISSN", "Price")),
     "archive": frozenset(("Name", "URL", "Maintainer-Name", "Maintainer-Email")),
     "person": frozenset(("Name-Full", "Name-First", "Name-Last", "Short-Id")),

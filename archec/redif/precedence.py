@@ -68,18 +68,13 @@ def own(handle_id: str, path: str) -> bool:
     return bool(below) and below[0].lower() == series_of(handle_id)
 
 
-def is_well_formed(handle: str, handle_id: str) -> bool:
-    """Whether a raw handle differs from its id at most in case."""
-    return handle.lower() == handle_id.lower()
-
-
 def standing(handle: str, handle_id: str, path: str) -> int:
     """The claim of a template to a handle, the first criterion of :func:`rank`.
 
-    2 if the raw ``handle`` is well-formed, and 1 if the file is in the directory of its archive and series
-    (:func:`own`).
+    2 if the raw ``handle`` is well-formed (it differs from its id at most in case), and 1 if the file is in the
+    directory of its archive and series (:func:`own`).
     """
-    return 2 * is_well_formed(handle, handle_id) + own(handle_id, path)
+    return 2 * (handle.lower() == handle_id.lower()) + own(handle_id, path)
 
 
 def rank(standing: int, path: bytes, member: int, number: int) -> tuple[int, bytes, int, int]:

@@ -54,13 +54,11 @@ CODES: Mapping[str, str] = {
 }
 """Every code of a :class:`Problem` and its meaning; docs/formats.md has the same table."""
 
-WARNINGS = frozenset(
-    (
-        *("bad-value", "cluster-without-key", "commented-out", "empty-url", "encoding-guess", "misplaced"),
-        *("mixed-encoding", "no-checksum", "one-end-block", "other-name", "repeated-field", "text-before-template"),
-        *("unicode-form", "unknown-field"),
-    )
-)
+WARNINGS = frozenset({
+    "bad-value", "cluster-without-key", "commented-out", "empty-url", "encoding-guess", "misplaced", "mixed-encoding",
+    "no-checksum", "one-end-block", "other-name", "repeated-field", "text-before-template", "unicode-form",
+    "unknown-field",
+})
 """Codes of problems that lose nothing but may not be intended. All others are errors: a file, a template or a link is
 not read, or not as intended."""
 

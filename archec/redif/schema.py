@@ -121,12 +121,10 @@ _CLUSTERS: Mapping[Family, Mapping[str, Role]] = {
 }  # fmt: skip
 _LEAVES: Mapping[Role, frozenset[str]] = {
     "person": frozenset(["name", "name-first", "name-last", "homepage", "email", "fax", "postal", "phone", "person"]),
-    "organisation": frozenset(
-        (
-            *("name", "name-english", "homepage", "postal", "location", "email", "phone", "fax"),
-            *("share", "institution", "defunct"),
-        )
-    ),
+    "organisation": frozenset([
+        "name", "name-english", "homepage", "postal", "location", "email", "phone", "fax", "share", "institution",
+        "defunct",
+    ]),
     "file": frozenset(["url", "format", "function", "size", "restriction"]),
 }
 _FILE = re.compile(r"((?:.*-)?file)-([a-z0-9#]+)")
