@@ -69,7 +69,7 @@ class Api:
         if collection is None and viewer.sees_nothing_by_default:
             collection = Collection(name, _NO_STEPS)  # refused like one in which nothing is found, in the same time
         elif collection is None or not viewer.opens(name):
-            raise viewer.nothing(f"Collection not found: {name}")
+            raise viewer.refusal(404, f"Collection not found: {name}")
         else:
             exchange.note["collection"] = name
         methods = _METHODS.get(mode, _READING)
@@ -81,7 +81,7 @@ class Api:
             raise Refused(405, f"{exchange.method[:20]} is not one of {', '.join(methods)}", (allow,))
         if mode in _SERVED:
             if rest.rstrip("/") != _SERVED[mode]:
-                raise viewer.nothing(f"Not found: {exchange.path}")
+                raise viewer.refusal(404, f"Not found: {exchange.path}")
             return await (self._available if mode == "/wayback" else self._cdx)(exchange, viewer, collection)
         if exchange.method == "POST" and mode in ("", "delete"):
             return await self._feed(exchange, viewer, collection, mode)
@@ -151,8 +151,7 @@ class Api:
 
     async def _cdx(self, exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
         exchange.note["kind"] = "index"
-        accept = exchange.headers.get("accept-encoding", "")
-        return await answer_wayback(collection, exchange.take, accept, viewer)
+        return await answer_wayback(exchange, viewer, collection)
 
     async def _feed(self, exchange: Exchange, viewer: Viewer, collection: Collection, mode: str) -> Response:
         """Adds rows to an index, or removes them, with the interface of OutbackCDX."""

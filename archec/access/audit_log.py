@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,9 @@ class AuditLog:
         """Reopens the file if it was rotated."""
         if self._path is None:
             return
-        try:
+        with suppress(OSError):
             if os.stat(self._path).st_ino == self._inode:
                 return
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            self.fault = f"the audit log cannot be checked: {error.strerror}"
-            return
         old = self._descriptor
         try:
             self._open(self._path)

@@ -62,8 +62,8 @@ class Builder:
         loaders: list[Loader] = []
         cache = self._config.access.cache
         for source in step.sources:
+            path = self._config.path(source.path)
             if source.type in ("file", "zipnum"):
-                path = self._config.path(source.path)
                 if not path.exists():
                     _log.warning("collection source %s: %s does not exist", source.name, path)
                 local.append(FileSource(source.name, source.type, path))
@@ -79,14 +79,13 @@ class Builder:
 
                 local.append(RedisSource(source.name, source.redis_url, step.timeout))
             elif source.type == "warc":
-                folder = self._config.path(source.path)
-                local.append(FileSource(source.name, source.type, index_path(folder)))
-                loaders.append(self._warcs(PrefixResolver(str(folder)), step, source.name))
+                local.append(FileSource(source.name, source.type, index_path(path)))
+                loaders.append(self._warcs(PrefixResolver(str(path)), step, source.name))
             else:
-                wacz = WaczSource(source.name, self._config.path(source.path))
+                wacz = WaczSource(source.name, path)
                 self._stack.callback(wacz.close)
                 local.append(wacz)
-                loaders.append(self._warcs(WaczResolver(self._config.path(source.path)), step, source.name))
+                loaders.append(self._warcs(WaczResolver(path), step, source.name))
         loaders += self._loaders(step)
         return Step(tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
 

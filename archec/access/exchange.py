@@ -105,17 +105,14 @@ def message(status: int, text: str, errors: Mapping[str, str], headers: Iterable
     return answer(status, json.dumps(value) + "\n", JSON, [*headers, *errors_of(errors)])
 
 
-def error_header(errors: Mapping[str, str]) -> str:
-    """The value of ``ResErrors``, shortened if it is too long for a header."""
-    text = json.dumps(dict(errors))
-    if len(text) <= _MAX_HEADER:
-        return text
-    return json.dumps({name[:60]: reason[:100] for name, reason in list(errors.items())[:8]})
-
-
 def errors_of(errors: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The header ``ResErrors`` if there are errors of sources."""
-    return [("ResErrors", error_header(errors))] if errors else []
+    """The header ``ResErrors`` if there are errors of sources, shortened if they are too long for a header."""
+    if not errors:
+        return []
+    text = json.dumps(dict(errors))
+    if len(text) > _MAX_HEADER:
+        text = json.dumps({name[:60]: reason[:100] for name, reason in list(errors.items())[:8]})
+    return [("ResErrors", text)]
 
 
 def as_uri(url: str) -> str:
@@ -142,4 +139,4 @@ async def in_thread(chunks: Iterator[bytes], errors: Mapping[str, str]) -> Async
     while (chunk := await to_thread.run_sync(next, chunks, None)) is not None:
         yield chunk
     if errors != known:
-        raise SourceFailed(f"a source failed while it was read: {error_header(errors)}")
+        raise SourceFailed(f"a source failed while it was read: {json.dumps(dict(errors))}")

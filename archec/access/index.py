@@ -94,8 +94,7 @@ async def _summary(lines: Iterator[bytes], query: Query, viewer: Viewer) -> Resp
     """Returns lines of the summary of a ZipNum index. They cover rows that no rule was applied to, so only viewers who
     may see everything get them."""
     if not viewer.sees_all:
-        viewer.check_empty()
-        raise Refused(403, "showPagedIndex needs a token")
+        raise viewer.refusal(403, "showPagedIndex needs a token")
     found = await to_thread.run_sync(list, lines)
     if query.output == "text":
         return answer(200, b"".join(line + b"\n" for line in found), TYPES["text"])

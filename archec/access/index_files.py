@@ -237,10 +237,9 @@ class IndexFile:
             try:
                 with _plain(file, self._shown) as plain:
                     found = known or check_sorted(plain, self._shown, self._form)
-                    descriptor = -1 if found.fault else os.dup(plain.fileno())
+                    lines = SortedFile(os.dup(plain.fileno()), found.begin, self.name)
             except SourceFailed as error:
-                found, descriptor = FileInspection(fault=error.message), -1
-        lines = SortedFile(descriptor, found.begin, self.name) if descriptor >= 0 else None
+                found, lines = FileInspection(fault=error.message), None
         self._known = (stamp, found, lines)
         return lines, found
 
@@ -277,24 +276,25 @@ def skip_mark(file: IO[bytes]) -> int:
 
 
 def check_sorted(file: BinaryIO, name: str, form: Form) -> FileInspection:
-    """Reads a whole file, checks that its lines are sorted and have the expected format, and reads its header."""
+    """Reads a whole file, checks that its lines are sorted and have the expected format, and reads its header. Raises
+    SourceFailed."""
     begin, number, before = skip_mark(file), 0, b""
     read: LineReader = any_row
     while line := file.readline(MAX_LINE + 1):
         number += 1
         if len(line) > MAX_LINE:
-            return FileInspection(fault=f"{name}:{number}: has a line of more than {MAX_LINE} bytes")
+            raise SourceFailed(f"{name}:{number}: has a line of more than {MAX_LINE} bytes")
         if not before and is_header(line):
             begin += len(line)
             try:
                 read = by_header(line) if b"CDX " in line else read
             except ValueError as error:
-                return FileInspection(fault=f"{name}:{number}: {error}")
+                raise SourceFailed(f"{name}:{number}: {error}") from error
             continue
         if line < before:
-            return FileInspection(fault=f"{name}:{number}: is not sorted ('archec access sort' fixes it)")
+            raise SourceFailed(f"{name}:{number}: is not sorted ('archec access sort' fixes it)")
         if not before and read is any_row and not form(line):
-            return FileInspection(fault=f"{name}:{number}: is neither a line of CDXJ nor one of CDX")
+            raise SourceFailed(f"{name}:{number}: is neither a line of CDXJ nor one of CDX")
         before = line
     return FileInspection(begin, read)
 

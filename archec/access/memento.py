@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection
-from archec.access.errors import Refused
 from archec.access.exchange import HTML, JSON, answer, as_uri, errors_of
 from archec.access.query import DEFAULT_LIMIT, Query, all_of
 from archec.access.rows import Row
@@ -147,8 +146,7 @@ def no_memento(viewer: Viewer, errors: Errors) -> Response:
 async def timemap(collection: Collection, viewer: Viewer, at: Addresses, form: str, page: int, lost: Lost) -> Response:
     """Returns a page of a TimeMap. Raises Refused for an unknown format."""
     if form not in _TYPES:
-        viewer.check_empty()
-        raise Refused(400, f"output={form[:40]} not supported")
+        raise viewer.refusal(400, f"output={form[:40]} not supported")
     errors = Errors()
     rows = await collection.rows(all_of(at.url), errors, viewer)
     wanted = await to_thread.run_sync(_page_of, rows, page)

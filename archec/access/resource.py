@@ -69,7 +69,7 @@ async def load(collection: Collection, query: Query, viewer: Viewer, errors: Err
                     return Loaded(row, await resolved(collection, row, record, viewer, errors))
             except SourceFailed as error:
                 errors[row.origin.source] = error.message
-    raise refused or viewer.nothing(_NOT_FOUND, errors)
+    raise refused or viewer.refusal(404, _NOT_FOUND, errors)
 
 
 async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Asked = _GET) -> Record | None:

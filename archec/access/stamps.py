@@ -30,7 +30,6 @@ def upper(value: str) -> str:
     return value.ljust(17, "9")
 
 
-@lru_cache(maxsize=4096)
 def last_moment(value: str) -> str:
     """The last second of a shortened timestamp: ``2014`` is 20141231235959."""
     if len(value) >= 14:
@@ -87,7 +86,6 @@ def http_date(stamp: str) -> str:
     return format_datetime(moment(stamp) or datetime(1970, 1, 1, tzinfo=timezone.utc), usegmt=True)
 
 
-@lru_cache(maxsize=4096)
 def iso_date(stamp: str) -> str:
     """A timestamp in the format of ``WARC-Date``. An invalid one becomes 1970-01-01."""
     when = moment(stamp) or datetime(1970, 1, 1, tzinfo=timezone.utc)

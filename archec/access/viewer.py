@@ -83,9 +83,10 @@ class Viewer(Struct, frozen=True):
         if self.level(decision) < Level.CONTENT:
             raise Refused(403, "You may not load the contents")
 
-    def nothing(self, message: str, errors: dict[str, str] | None = None) -> Refused:
-        """The refusal if there is nothing that the viewer may see. Clients without a token do not learn why."""
-        return unauthorized() if self.sees_nothing_by_default else Refused(404, message, errors=errors)
+    def refusal(self, status: int, message: str, errors: dict[str, str] | None = None) -> Refused:
+        """The refusal if there is nothing that the viewer may see, or nothing of the kind. Clients without a token do
+        not learn why."""
+        return unauthorized() if self.sees_nothing_by_default else Refused(status, message, errors=errors)
 
     def check_empty(self) -> None:
         """Raises Refused if an empty response would disclose that there is nothing."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection, Step
-from archec.access.errors import Refused, SourceFailed
+from archec.access.errors import SourceFailed
 from archec.access.exchange import Exchange, answer
 from archec.access.loading import WarcLoader
 from archec.access.query import Query, all_of, key_range
@@ -27,7 +27,6 @@ from archec.errors import UsageError
 from archec.server.responses import BodyResponse
 
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")
-_NOT_ONE = "the range is not exactly one record that you may load"
 
 
 async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collection, filename: str) -> Response:
@@ -35,8 +34,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
     record."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None:
-        viewer.check_empty()
-        raise Refused(416, "a Range with the bytes of one record is required")
+        raise viewer.refusal(416, "a Range with the bytes of one record is required")
     first, length = int(match[1]), int(match[2]) - int(match[1]) + 1
     if viewer.rules.are_trivial:
         viewer.check_content(NO_ROW)
@@ -53,8 +51,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
             span = f"bytes {first}-{first + length - 1}/*"
             made = answer(206, b"", "application/octet-stream", [("Content-Range", span)])
             return BodyResponse(made, length, exactly(pieces, length))
-    viewer.check_empty()
-    raise Refused(403, _NOT_ONE)
+    raise viewer.refusal(403, "the range is not exactly one record that you may load")
 
 
 async def _row_at(step: Step, viewer: Viewer, loader: WarcLoader, filename: str, first: int, length: int) -> Row | None:

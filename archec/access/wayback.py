@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection
-from archec.access.exchange import JSON, answer, chunked, errors_of, in_thread
+from archec.access.exchange import JSON, Exchange, answer, chunked, errors_of, in_thread
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
 from archec.access.ordering import sort_rows
@@ -129,13 +129,11 @@ def _collapse(text: str) -> tuple[str, int]:
     return match[1], int(match[2] or 0)
 
 
-async def answer_wayback(
-    collection: Collection, take: Arguments, accept_encoding: str, viewer: Viewer
-) -> Response:
+async def answer_wayback(exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
     """Returns the response to a query of this dialect. Raises UsageError."""
-    query, wanted = parse(take, accept_encoding)
+    query, wanted = parse(exchange.take, exchange.headers.get("accept-encoding", ""))
     media_type = JSON if wanted.as_json else "text/plain"
-    pages = await visible_pages(collection, query, viewer, take)
+    pages = await visible_pages(collection, query, viewer, exchange.take)
     if pages is not None and pages.count_only:
         return answer(200, f"{pages.number}\n", "text/plain")
     if pages is not None:

@@ -6,8 +6,6 @@ describes in full is only referred to by its handle.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from archec.ids import archive_of, series_of
 from archec.oai.dc import date_of, split_codes, split_words
 from archec.oai.formats import Context, RecordFormat
@@ -46,19 +44,16 @@ class Amf(RecordFormat):
 def _work(item: Item) -> list[str]:
     template, fields = item.template, item.values
 
-    def every(name: str) -> Sequence[str]:
-        return fields.get(name, ())
-
     def get(name: str) -> str:
         return fields[name][0] if name in fields else ""
 
     parts = _values("title", template.title)
     parts += _values("type", _TYPES.get(template.kind, ""))
-    parts += _values("abstract", *every("Abstract"))
-    parts += _values("keywords", *(word for words in every("Keywords") for word in split_words(words)))
+    parts += _values("abstract", *fields.get("Abstract", ()))
+    parts += _values("keywords", *(word for words in fields.get("Keywords", ()) for word in split_words(words)))
     parts += [
         f'<classification scheme="jel">{text(code)}</classification>'
-        for codes in every("Classification-JEL")
+        for codes in fields.get("Classification-JEL", ())
         for code in split_codes(codes)
     ]
     date = date_of(get("Creation-Date")) or date_of(get("Publication-Date")) or date_of(get("Year"))
@@ -71,7 +66,7 @@ def _work(item: Item) -> list[str]:
             editors.append(f"<haseditor>{_person(cluster)}</haseditor>")
         elif cluster.role == "file":
             parts += _file(cluster.refipo())
-    parts += _values("displaypage", *("".join(url.split()) for url in every("Order-URL")))
+    parts += _values("displaypage", *("".join(url.split()) for url in fields.get("Order-URL", ())))
     parts += authors + editors
     serial = _values("journaltitle", get("Journal")) + _values("volume", get("Volume")) + _values("issue", get("Issue"))
     pages = get("Pages").replace("--", "-").partition("-")

@@ -63,18 +63,14 @@ def set_path(parts: Iterable[str]) -> str:
     return ":".join([set_part(part) for part in parts if part])
 
 
-def ancestors(path: str) -> list[str]:
-    """A setSpec and its ancestors, topmost first: ``dom:org:nber`` gives ``dom``, ``dom:org``, ``dom:org:nber``."""
-    found = [path]
-    while ":" in path:
-        path = path.rpartition(":")[0]
-        found.append(path)
-    return found[::-1]
-
-
 def with_ancestors(paths: Iterable[str]) -> set[str]:
-    """These sets, all their ancestors, and the set of all items, ""."""
-    return {"", *(above for path in paths for above in ancestors(path))}
+    """These sets, all their ancestors, and the set of all items, "": ``dom:org:nber`` is in ``dom`` and ``dom:org``."""
+    found = {""}
+    for path in paths:
+        while path not in found:
+            found.add(path)
+            path = path.rpartition(":")[0]
+    return found
 
 
 def trees_for(trees: Sequence[str], kinds: Iterable[Kind]) -> frozenset[str]:

@@ -24,7 +24,7 @@ from archec.oai.formats import Context
 from archec.oai.items import Item, escaped, identifier, index_entry, local_of, local_part
 from archec.oai.redif import Redif
 from archec.oai.repository import load_formats
-from archec.oai.sets import SetRules, ancestors, reversed_host, set_part, set_part_text, set_path
+from archec.oai.sets import SetRules, reversed_host, set_part, set_part_text, set_path, with_ancestors
 from archec.tist import iso
 
 CONTEXT = Context(
@@ -330,7 +330,7 @@ def test_parts_of_set_specs_go_both_ways(text: str) -> None:
 def test_set_paths() -> None:
     assert set_path(("mim", "image", "svg+xml")) == "mim:image:svg!2Bxml"
     assert set_path(("archive", "aaa", "")) == "archive:aaa"
-    assert ancestors("a:b:c") == ["a", "a:b", "a:b:c"]
+    assert with_ancestors(["a:b:c", "a:d", "e"]) == {"", "a", "a:b", "a:b:c", "a:d", "e"}
     assert reversed_host("www.nber.org") == ["org", "nber", "www"]
     assert reversed_host("www.nber.org:8080") == ["org", "nber", "www", ":8080"]
     assert reversed_host("127.0.0.1:80") == ["127.0.0.1", ":80"]
