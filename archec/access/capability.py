@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from anyio import to_thread
-from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import Counter, Metric
+from prometheus_client.core import GaugeMetricFamily
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
@@ -50,7 +49,8 @@ class AccessCapability(BaseRoute, Capability):
     def __init__(self, config: Config, collections: Mapping[str, Collection], gate: Gate, lost: Lost, web: Web) -> None:
         self._config, self._collections, self._gate, self._web = config, collections, gate, web
         self._api = Api(config, collections, lost)
-        self._answers: Counter[tuple[str, str]] = Counter()
+        labels = ("kind", "status")
+        self._answers = Counter("archec_access_answers", "Answers by kind and status.", labels, registry=None)
         self._logged: frozenset[tuple[str, str]] = frozenset()
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -111,10 +111,7 @@ class AccessCapability(BaseRoute, Capability):
     def metrics(self) -> Iterable[Metric]:
         """Responses by kind and status. No collection is named: whoever reads the metrics may not be allowed to know
         them."""
-        answers = CounterMetricFamily("archec_access_answers", "Answers by kind and status.", labels=("kind", "status"))
-        for labels, count in sorted(self._answers.items()):
-            answers.add_metric(labels, count)
-        yield answers
+        yield from self._answers.collect()
         out = sum(one.is_out for coll in self._collections.values() for one in coll.sources)
         yield GaugeMetricFamily(
             "archec_access_sources_left_out", "Sources that are skipped because they keep failing.", out
@@ -139,8 +136,7 @@ class AccessCapability(BaseRoute, Capability):
             raise
         finally:
             exchange.close()
-            kind = exchange.note.get("kind", "other")
-            self._answers[kind, str(sent.status)] += 1
+            self._answers.labels(exchange.note.get("kind", "other"), str(sent.status)).inc()
             self._gate.audit.add(
                 time.time(),
                 {

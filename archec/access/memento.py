@@ -207,10 +207,10 @@ def _as_link(at: Addresses, page: _Page) -> str:
 
 
 def _as_json(at: Addresses, page: _Page, lost: dict[str, int] | None) -> str:
-    def entry(row: Row) -> dict[str, object]:
-        return {"datetime": iso_date(row.timestamp), "uri": at.memento(row), "collection": row.origin.coll}
-
-    mementos = [entry(row) for row in page.rows]
+    mementos = [
+        {"datetime": iso_date(row.timestamp), "uri": at.memento(row), "collection": row.origin.coll}
+        for row in page.rows
+    ]
     value: dict[str, object] = {
         "original_uri": page.rows[0].url or at.url,
         "self": at.timemap("json", page.number),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import calendar
 import re
+import time
 from datetime import datetime, timezone
-from email.utils import format_datetime
+from email.utils import formatdate
 from functools import lru_cache
 
 from archec.errors import UsageError
+from archec.tist import iso
+from archec.warc.cdxj import timestamp
 
 _DIGITS = re.compile(r"[0-9]{1,14}|[0-9]{17}")
 _RFC1123 = re.compile(
@@ -68,7 +71,7 @@ def of_date(date: str) -> str:
 
 def now_stamp() -> str:
     """The current second."""
-    return datetime.now(tz=timezone.utc).strftime("%Y%m%d%H%M%S")
+    return timestamp(int(time.time()))
 
 
 def moment(stamp: str) -> datetime | None:
@@ -83,13 +86,12 @@ def moment(stamp: str) -> datetime | None:
 @lru_cache(maxsize=4096)
 def http_date(stamp: str) -> str:
     """A timestamp as an HTTP date (RFC 1123). An invalid one becomes 1970-01-01."""
-    return format_datetime(moment(stamp) or datetime(1970, 1, 1, tzinfo=timezone.utc), usegmt=True)
+    return formatdate(to_tist(stamp), usegmt=True)
 
 
 def iso_date(stamp: str) -> str:
     """A timestamp in the format of ``WARC-Date``. An invalid one becomes 1970-01-01."""
-    when = moment(stamp) or datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return iso(to_tist(stamp))
 
 
 def from_http_date(text: str) -> str:

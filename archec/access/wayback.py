@@ -56,7 +56,7 @@ class Wanted:
     as_json: bool
     filters: tuple[Callable[[Row], bool], ...]
     resolve: bool
-    collapse: tuple[tuple[str, int], ...]
+    collapse: tuple[tuple[str, int | None], ...]
     limit: int
     last: int
     offset: int
@@ -122,11 +122,12 @@ def _filter(text: str) -> Callable[[Row], bool]:
     return holds
 
 
-def _collapse(text: str) -> tuple[str, int]:
+def _collapse(text: str) -> tuple[str, int | None]:
+    """The name of a field, and how many of its characters count; None for all."""
     match = _COLLAPSE.fullmatch(text)
     if match is None:
         raise UsageError(f"collapse={text[:100]!r} is not field or field:N")
-    return match[1], int(match[2] or 0)
+    return match[1], int(match[2] or 0) or None
 
 
 async def answer_wayback(exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
@@ -252,7 +253,7 @@ def _skipper(wanted: Wanted) -> Callable[[Row], bool]:
         if not all(holds(row) for holds in wanted.filters):
             return True
         for number, (name, digits) in enumerate(wanted.collapse):
-            value = _prefix(row, name, digits)
+            value = _value(row, name)[:digits]
             if value == values[number]:
                 return True
             values[number] = value
@@ -270,11 +271,6 @@ def _with_dupes(row: Row, known: dict[str, tuple[int, str]]) -> Counted:
     if len(known) > MAX_DIGESTS:
         del known[next(iter(known))]
     return row.with_fields(mime=mime) if row.is_revisit else row, {"dupecount": str(count + 1)}
-
-
-def _prefix(row: Row, name: str, digits: int) -> str:
-    value = _value(row, name)
-    return value[:digits] if digits else value
 
 
 def _value(row: Row, name: str) -> str:

@@ -11,14 +11,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from anyio import CapacityLimiter, to_thread
-from prometheus_client import Metric
+from prometheus_client import Counter, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
@@ -105,7 +104,8 @@ class OaiCapability:
         self._repository, self._follower, self._clock, self._poll = repository, follower, clock, poll
         self._lists = 0
         self._refused = 0
-        self._answers: Counter[tuple[str, str]] = Counter()
+        labels = ("verb", "error")
+        self._answers = Counter("archec_oai_answers", "Answers by verb and error code.", labels, registry=None)
         self._fault = ""
         self._ready = False
         self._list_threads: CapacityLimiter | None = None
@@ -164,10 +164,7 @@ class OaiCapability:
 
     def metrics(self) -> Iterable[Metric]:
         """Answers by verb and error, lists in progress, refusals, the state of the index."""
-        answers = CounterMetricFamily("archec_oai_answers", "Answers by verb and error code.", labels=("verb", "error"))
-        for labels, count in sorted(self._answers.items()):
-            answers.add_metric(labels, count)
-        yield answers
+        yield from self._answers.collect()
         yield GaugeMetricFamily("archec_oai_lists_active", "List requests in progress.", self._lists)
         yield CounterMetricFamily("archec_oai_lists_refused", "List requests answered with 503.", self._refused)
         yield GaugeMetricFamily("archec_oai_index_ready", "Whether the index can be harvested.", self._ready)
@@ -214,7 +211,7 @@ class OaiCapability:
         base_url = self._repository.base_url or str(request.url.replace(query="", fragment=""))
         coding = choose_coding(request.headers.get("accept-encoding", ""))
         made, body, coding = await to_thread.run_sync(self._work, arguments, base_url, coding, limiter=limiter)
-        self._answers[made.verb, made.code] += 1
+        self._answers.labels(made.verb, made.code).inc()
         headers = {"Vary": "Accept-Encoding", **_SAFE}
         if coding:
             headers["Content-Encoding"] = coding
