@@ -182,7 +182,7 @@ class IndexFile:
 
     def __init__(self, path: Path, name: str, form: Form | None = None, shown_path: Path | None = None) -> None:
         self.path = path
-        self.name, self._form = name, form or _is_row
+        self.name, self._form = name, form or is_index_line
         self._shown = os.fsencode(shown_path or path).decode("utf-8", "backslashreplace")
         self._known: tuple[Stamp | None, FileInspection | None, SortedFile | None] = (None, None, None)
         """Replaced as a whole, because it is read without the lock."""
@@ -315,9 +315,10 @@ def by_header(line: bytes) -> LineReader:
     return cdx_reader(names)
 
 
-def _is_row(line: bytes) -> bool:
+def is_index_line(line: bytes) -> bool:
+    """Whether a line looks like one of CDXJ, or of CDX without a header."""
     parts = line.rstrip(b"\r\n").split(b" ")
-    return len(parts) in CDX_FORMS or (len(parts) > 2 and parts[2].startswith(b"{"))
+    return len(parts) > 2 and parts[1].isdigit() and (len(parts) in CDX_FORMS or parts[2].startswith(b"{"))
 
 
 @contextmanager

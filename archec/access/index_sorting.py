@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from archec.access.feeding import locked
-from archec.access.index_files import ENDINGS, MAX_LINE, is_header, lines_of, stamp_of, without_mark
+from archec.access.index_files import ENDINGS, MAX_LINE, is_header, is_index_line, lines_of, stamp_of, without_mark
+from archec.access.zipnum import is_block
 from archec.errors import ArchecError, Exit
 from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
@@ -55,6 +56,8 @@ def _sorted(path: Path) -> Sorted | None:
                 if not before and is_header(line):
                     head += line + b"\n"
                 elif line.strip():
+                    if not (before or b"CDX " in head or is_index_line(line) or is_block(line)):
+                        raise Unsortable(f"{path}:{number}: is neither a line of CDXJ nor one of CDX")
                     in_order = in_order and line >= before
                     before = line
                     lines += 1

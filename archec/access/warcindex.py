@@ -81,6 +81,7 @@ class Indexed(NamedTuple):
 
 
 def index_path(folder: Path) -> Path:
+    folder = folder if folder.name not in ("", "..") else Path(os.path.abspath(folder))
     return folder.with_name(f"{folder.name}.cdxj")
 
 
@@ -121,8 +122,8 @@ def _index(folder: Path, meter: Meter) -> Indexed:
 def _files(folder: Path) -> Iterator[str]:
     for path, _, names in os.walk(folder):
         for name in names:
-            if name.endswith(_ENDINGS):
-                yield os.path.relpath(os.path.join(path, name), folder)
+            if name.endswith(_ENDINGS) and os.path.isfile(file := os.path.join(path, name)):
+                yield os.path.relpath(file, folder)
 
 
 def _stamp(path: Path) -> list[int]:

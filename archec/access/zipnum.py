@@ -123,14 +123,14 @@ class ZipNumFile(IndexFile):
     """A ZipNum index by the path of its summary."""
 
     def __init__(self, path: Path, name: str, shown_path: Path | None = None) -> None:
-        super().__init__(path, name, _is_block, shown_path)
+        super().__init__(path, name, is_block, shown_path)
 
     def lines(self, *, at_once: bool) -> tuple[ZipNum, LineReader]:
         summary, _ = self.opened(at_once=at_once)
         return ZipNum(summary, self.path.parent, _places(self.path), self.name), any_row
 
 
-def _is_block(line: bytes) -> bool:
+def is_block(line: bytes) -> bool:
     try:
         return bool(parse_block(line))
     except ValueError:

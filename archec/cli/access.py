@@ -33,7 +33,7 @@ from archec.cli.common import (
 )
 from archec.config import Config, load
 from archec.config.pywb import load_with_pywb
-from archec.errors import Exit, NotHeld, UsageError
+from archec.errors import Exit, NotHeld, UsageError, unreadable
 from archec.ids import is_fileset, normalise, typed
 from archec.store.durable import atomic_stream, storage_errors
 from archec.terminal.output import note, show, show_all
@@ -208,6 +208,8 @@ def _rows_of(files: tuple[Path, ...]) -> Iterator[bytes]:
                 yield from parse_rows(lines_of(file))
             except UsageError as error:
                 raise UsageError(f"{path}: {error.message}") from error
+            except OSError as error:
+                raise unreadable(path, error) from error
 
 
 def _feed(
@@ -234,7 +236,7 @@ def _feed(
 
 _files_argument = click.argument(
     "files", nargs=-1, metavar="[FILE]...",
-    type=click.Path(exists=True, allow_dash=True, readable=False, path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, readable=False, path_type=Path),
 )  # fmt: skip
 
 

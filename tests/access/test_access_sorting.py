@@ -55,17 +55,19 @@ def test_rows_that_are_added_meanwhile_are_kept(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_is_no_index_is_left_as_it_is_and_reported(tmp_path: Path) -> None:
+    rows = b"b)/ 20140101000000 {}\na)/ 20140101000000 {}\n"
     wrong = {
         "a.cdxj": "b,x)/ 20140101000000 {}\na,x)/ 20140101000000 {}\n".encode("utf-16"),
-        "b.cdxj.gz": gzip.compress(b"b\na\n")[:-9],
+        "b.cdxj.gz": gzip.compress(rows)[:-9],
         "c.cdxj": b"x" * (1 << 20) + b"x\n",
+        "e.cdx": b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 0\r\n\r\n\r\n\r\n",
     }
     for name, data in wrong.items():
         (tmp_path / name).write_bytes(data)
-    (tmp_path / "d.cdxj").write_bytes(b"b\na\n")
+    (tmp_path / "d.cdxj").write_bytes(rows)
     run = CliRunner().invoke(access, ["sort", str(tmp_path)])
     assert run.exit_code == 6
     assert "a.cdxj:1: is not text in UTF-8" in run.stderr
     assert run.stderr.count("archec: ") == len(wrong)
     assert {name: (tmp_path / name).read_bytes() for name in wrong} == wrong
-    assert (tmp_path / "d.cdxj").read_bytes() == b"a\nb\n"
+    assert (tmp_path / "d.cdxj").read_bytes() == b"a)/ 20140101000000 {}\nb)/ 20140101000000 {}\n"

@@ -286,6 +286,21 @@ def test_a_wacz_with_indexes_in_subfolders_and_one_that_replaces_it(tmp_path: Pa
         assert [row["url"] for row in asked(get, "a", "url=*.org")] == ["http://b.org/", "http://c.org/"]
 
 
+def test_the_directory_one_is_in_is_indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under its own name, and without what only looks like a file."""
+    crawl = Crawl(tmp_path / "w" / "sub" / "a.warc.gz")
+    crawl.response("http://a.org/", S, b"first")
+    crawl.close()
+    os.mkfifo(tmp_path / "w" / "pipe.warc.gz")
+    (tmp_path / "w" / "lost.warc").symlink_to("nothing")
+    for folder, name in (("w", "."), ("w/sub", "..")):
+        monkeypatch.chdir(tmp_path / folder)
+        run = CliRunner().invoke(access, ["index", "--json", name])
+        assert run.exit_code == 0, run.output
+        assert json.loads(run.stdout)["index"] == str(tmp_path / "w.cdxj")
+    assert (tmp_path / "w.cdxj").read_bytes().startswith(b"org,a)/ ")
+
+
 def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
     one = Crawl(tmp_path / "w" / "sub" / "one.warc.gz")
     first = one.response("http://a.org/", STAMPS[0], b"first")
