@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access import memento
-from archec.access.collection import Collection, Step
+from archec.access.collection import Collection, Lookup, Step
 from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import HTML, JSON, Exchange, answer
 from archec.access.feeding import add, parse_rows, remove
@@ -23,7 +23,6 @@ from archec.access.query import Query, all_of, parse_query, whole_url
 from archec.access.record import ClosedOnFailure
 from archec.access.replay import answer_replay
 from archec.access.resource import answer_record, load
-from archec.access.sources import Errors
 from archec.access.stamps import checked, from_http_date, last_moment
 from archec.access.viewer import Viewer
 from archec.access.warc_ranges import answer_slice
@@ -72,6 +71,7 @@ class Api:
             raise viewer.refusal(404, f"Collection not found: {name}")
         else:
             exchange.note["collection"] = name
+        lookup = Lookup(collection, viewer)
         methods = _METHODS.get(mode, _READING)
         if exchange.method not in methods and mode != "resource":
             viewer.check_empty()
@@ -82,38 +82,36 @@ class Api:
         if mode in _SERVED:
             if rest.rstrip("/") != _SERVED[mode]:
                 raise viewer.refusal(404, f"Not found: {exchange.path}")
-            return await (self._available if mode == "/wayback" else self._cdx)(exchange, viewer, collection)
+            return await (self._available if mode == "/wayback" else self._cdx)(exchange, lookup)
         if exchange.method == "POST" and mode in ("", "delete"):
-            return await self._feed(exchange, viewer, collection, mode)
+            return await self._feed(exchange, lookup, mode)
         if not mode:
             viewer.check_empty()
             return answer(200, json.dumps({"modes": MODES}) + "\n", JSON)
         if mode.startswith("warc/"):
             exchange.note["kind"] = "warc"
-            return await answer_slice(exchange, viewer, collection, unquote(mode.removeprefix("warc/")))
+            return await answer_slice(exchange, lookup, unquote(mode.removeprefix("warc/")))
         if mode == "list_sources":
             viewer.check_empty()
             return list_sources(collection)
         if mode in ("index", "cdx"):
-            return await self._index(exchange, viewer, collection, await self._asked(exchange), mode == "cdx")
+            return await self._index(exchange, lookup, await self._asked(exchange), mode == "cdx")
         if mode == "resource":
-            return await self._resource(exchange, viewer, collection, await self._asked(exchange))
+            return await self._resource(exchange, lookup, await self._asked(exchange))
         if mode in _RAW_BODY:
             answered = self._index if mode == "index/postreq" else self._resource
-            return await answered(exchange, viewer, collection, parse_request(await self._body(exchange)))
-        return await self._memento(exchange, viewer, collection, self._base(exchange, shown), rest)
+            return await answered(exchange, lookup, parse_request(await self._body(exchange)))
+        return await self._memento(exchange, lookup, self._base(exchange, shown), rest)
 
     # -- Memento ------------------------------------------------------------------------------------
 
-    async def _memento(
-        self, exchange: Exchange, viewer: Viewer, collection: Collection, base: str, rest: str
-    ) -> Response:
+    async def _memento(self, exchange: Exchange, lookup: Lookup, base: str, rest: str) -> Response:
         if exchange.query_string:
             rest += f"?{exchange.query_string}"
         if timemap := _TIMEMAP.fullmatch(rest):
             exchange.note |= {"kind": "timemap", "url": timemap[3]}
             at = Addresses(base, whole_url(timemap[3]))
-            return await memento.timemap(collection, viewer, at, timemap[1], int(timemap[2] or 0), self._lost)
+            return await memento.timemap(lookup, at, timemap[1], int(timemap[2] or 0), self._lost)
         given = _MEMENTO.fullmatch(rest)
         url = whole_url(given[2] if given is not None else rest.removeprefix("id_/"))
         exchange.note |= {"kind": "timegate" if given is None else "replay", "url": url}
@@ -122,16 +120,16 @@ class Api:
         else:
             accept = exchange.headers.get("accept-datetime", "")
             stamp = from_http_date(accept) if accept else ""
-        at, errors = Addresses(base, url), Errors()
-        view = await memento.view(collection, viewer, url, stamp, errors)
+        at = Addresses(base, url)
+        view = await memento.view(lookup, url, stamp)
         if view is None:
-            return memento.no_memento(viewer, errors)
+            return memento.no_memento(lookup)
         if given is None and not rest.startswith("id_/"):
-            return memento.timegate(at, view, await to_thread.run_sync(self._lost, url), errors)
+            return memento.timegate(at, view, await to_thread.run_sync(self._lost, url), lookup.errors)
         stamp = view.chosen.timestamp
         if given is not None and stamp != given[1]:
             return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
-        loaded = await load(collection, all_of(url, stamp), viewer, errors)
+        loaded = await load(lookup, all_of(url, stamp))
         if loaded.row.timestamp != stamp:
             await loaded.record.close()
             varies = [("Vary", "accept-datetime")] if given is None else []
@@ -140,59 +138,56 @@ class Api:
         async with ClosedOnFailure(loaded.record.close):
             return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=given is None)
 
-    async def _available(self, exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
+    async def _available(self, exchange: Exchange, lookup: Lookup) -> Response:
         url, stamp = exchange.take.one("url"), exchange.take.one("timestamp")
         if not url:
             raise Refused(400, 'The "url" param is required')
         exchange.note |= {"kind": "available", "url": url}
         at = Addresses(self._base(exchange, "web"), url)
         wanted = last_moment(checked("timestamp", stamp)) if stamp else ""
-        return await memento.available(collection, viewer, at, wanted, stamp)
+        return await memento.available(lookup, at, wanted, stamp)
 
-    async def _cdx(self, exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
+    async def _cdx(self, exchange: Exchange, lookup: Lookup) -> Response:
         exchange.note["kind"] = "index"
-        return await answer_wayback(exchange, viewer, collection)
+        return await answer_wayback(exchange, lookup)
 
-    async def _feed(self, exchange: Exchange, viewer: Viewer, collection: Collection, mode: str) -> Response:
+    async def _feed(self, exchange: Exchange, lookup: Lookup, mode: str) -> Response:
         """Adds rows to an index, or removes them, with the interface of OutbackCDX."""
         exchange.note["kind"] = "write"
-        if viewer.token is None:
+        if lookup.viewer.token is None:
             raise unauthorized()
-        if not viewer.allows("write"):
+        if not lookup.viewer.allows("write"):
             raise Refused(403, "The right 'write' is needed")
-        if collection.fed is None:
+        if lookup.collection.fed is None:
             raise Refused(400, "no index of this collection can be written")
         if exchange.headers.get("content-encoding", "identity") != "identity":
             raise Refused(415, "the body must not be compressed", (("Accept-Encoding", "identity"),))
         skips_bad = exchange.take.one("badLines") == "skip"
         lines = parse_rows((await self._body(exchange)).lines(), skip_bad=skips_bad)
         change, done = (remove, "Deleted") if mode == "delete" else (add, "Added")
-        count = await to_thread.run_sync(change, collection.fed, lines)
+        count = await to_thread.run_sync(change, lookup.collection.fed, lines)
         return answer(200, f"{done} {count} records\n", "text/plain")
 
     # -- index and resource -------------------------------------------------------------------------
 
-    async def _index(
-        self, exchange: Exchange, viewer: Viewer, collection: Collection, asked: Asked, empty_is_missing: bool = False
-    ) -> Response:
+    async def _index(self, exchange: Exchange, lookup: Lookup, asked: Asked, is_cdx: bool = False) -> Response:
         exchange.note["kind"] = "index"
-        query = self._query(exchange, viewer, asked)
-        return await answer_index(collection, query, viewer, empty_is_missing=empty_is_missing)
+        query = self._query(exchange, lookup.viewer, asked)
+        return await answer_index(lookup, query, empty_is_missing=is_cdx)
 
-    async def _resource(self, exchange: Exchange, viewer: Viewer, collection: Collection, asked: Asked) -> Response:
+    async def _resource(self, exchange: Exchange, lookup: Lookup, asked: Asked) -> Response:
         exchange.note["kind"] = "resource"
-        query = self._query(exchange, viewer, asked)
+        query = self._query(exchange, lookup.viewer, asked)
         accept = exchange.headers.get("accept-datetime", "")
         negotiated = not query.closest
         if accept and negotiated:
             query = replace(query, closest=from_http_date(accept), order="closest")
-        errors = Errors()
-        loaded = await load(collection, query, viewer, errors, asked)
+        loaded = await load(lookup, query, asked)
         exchange.note["source"] = loaded.row.origin.source
         packed = exchange.take.one("compress") == "gzip"
-        at = Addresses(self._base(exchange, collection.name), loaded.row.url)
+        at = Addresses(self._base(exchange, lookup.collection.name), loaded.row.url)
         async with ClosedOnFailure(loaded.record.close):
-            return answer_record(loaded, errors, ", ".join(at.links()), packed=packed, negotiated=negotiated)
+            return answer_record(loaded, lookup.errors, ", ".join(at.links()), packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
         """The query in the parameters. A request with a body is looked up under its own key."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from archec.access.errors import MayBlock
 from archec.access.loading import Loader
@@ -36,14 +37,7 @@ class Step:
     timeout: float
     grouped: bool
 
-    async def answer(self, query: Query, errors: Errors, viewer: Viewer) -> Iterator[Row]:
-        """The rows that a viewer may see. Where that is none, whatever there is, no source is queried, so that neither
-        the time nor an error tells what there is."""
-        if not viewer.may_see(query.range):
-            return iter(())
-        return apply(viewer.visible(await self._rows(query, errors)), query)
-
-    async def _rows(self, query: Query, errors: Errors) -> Iterator[Row]:
+    async def rows(self, query: Query, errors: Errors) -> Iterator[Row]:
         """The merged rows of all sources that answer in time."""
         local = [one for one in self.local if query.wants(one.name)]
         remote = [one for one in self.remote if query.wants(one.name)]
@@ -75,19 +69,39 @@ class Collection:
     steps: tuple[Step, ...]
     fed: Path | None = None
 
-    async def rows(self, query: Query, errors: Errors, viewer: Viewer) -> Iterator[Row]:
-        """Returns the rows that match a query, from the first step that has any. ``errors`` is complete only once the
-        rows have been read."""
-        for step in self.steps[:-1]:
-            rows = await step.answer(query, errors, viewer)
-            first = await first_of(rows, query)
-            if first is not None:
-                return chain([first], rows)
-        return await self.steps[-1].answer(query, errors, viewer)
-
     @property
     def sources(self) -> Iterable[Source]:
         return [source for step in self.steps for source in (*step.local, *step.remote)]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What a viewer looks up in a collection for one request, and the errors of its sources meanwhile, which are
+    complete only once the rows have been read."""
+
+    collection: Collection
+    viewer: Viewer
+    errors: Errors = field(default_factory=Errors)
+
+    async def rows_of(self, step: Step, query: Query) -> Iterator[Row]:
+        """The rows of a step that the viewer may see. Where that is none, whatever there is, no source is queried, so
+        that neither the time nor an error tells what there is."""
+        if not self.viewer.may_see(query.range):
+            return iter(())
+        return apply(self.viewer.visible(await step.rows(query, self.errors)), query)
+
+    async def rows(self, query: Query) -> Iterator[Row]:
+        """Returns the rows that match a query, from the first step that has any."""
+        *others, last = self.collection.steps
+        for step in others:
+            rows = await self.rows_of(step, query)
+            first = await first_of(rows, query)
+            if first is not None:
+                return chain([first], rows)
+        return await self.rows_of(last, query)
+
+    async def first(self, query: Query) -> Row | None:
+        return next(await self.rows(replace(query, limit=1)), None)
 
 
 def is_short(query: Query) -> bool:

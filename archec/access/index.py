@@ -10,13 +10,12 @@ from anyio import to_thread
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from archec.access.collection import Collection, first_of
+from archec.access.collection import Collection, Lookup, first_of
 from archec.access.errors import Refused
 from archec.access.exchange import JSON, answer, as_uri, chunked, errors_of, in_thread, message
 from archec.access.pages import QueryPages, pages_of, summary_of
 from archec.access.query import Arguments, Output, Query
 from archec.access.rows import NOWHERE, Row, as_cdxj, as_json, as_text
-from archec.access.sources import Errors
 from archec.access.stamps import http_date
 from archec.access.viewer import Viewer
 from archec.access.zipnum import parse_block
@@ -30,52 +29,48 @@ TYPES: Mapping[Output, str] = {
 }
 
 
-async def answer_index(
-    collection: Collection, query: Query, viewer: Viewer, *, empty_is_missing: bool = False
-) -> Response:
+async def answer_index(lookup: Lookup, query: Query, *, empty_is_missing: bool = False) -> Response:
     """Returns the rows of a query. With ``empty_is_missing``, an empty result in JSON is a 404, as clients of Common
     Crawl expect."""
     asked, pages = query.take.first, None
     if "page" in asked or "showNumPages" in asked:
-        pages = await visible_pages(collection, query, viewer, query.take)
+        pages = await visible_pages(lookup, query, query.take)
     if pages is not None and pages.count_only:
         value = {"pages": pages.number, "pageSize": pages.size, "blocks": pages.blocks}
         return answer(200, json.dumps(value) + "\n", JSON)
     if pages is not None and pages.page >= max(pages.number, 1):
         raise Refused(400, f"Page {pages.page} invalid: First Page is 0, Last Page is {max(pages.number - 1, 0)}")
     if query.take.flag("showPagedIndex"):
-        summary = await to_thread.run_sync(summary_of, collection, query, pages)
+        summary = await to_thread.run_sync(summary_of, lookup.collection, query, pages)
         if summary is not None:
-            return await _summary(summary, query, viewer)
+            return await _summary(summary, query, lookup.viewer)
     if pages is not None:
         query = replace(query, range=pages.range, limit=query.limit if "limit" in asked else None)
-    errors = Errors()
-    rows = await collection.rows(query, errors, viewer)
+    rows = await lookup.rows(query)
     if not query.show_source:
         rows = (replace(row, origin=NOWHERE) for row in rows)
     chunks = chunked(_parts(rows, query))
     first = await first_of(chunks, query) or b""
     if not first:
-        viewer.check_empty()
+        lookup.viewer.check_empty()
         if empty_is_missing and query.output == "json":
-            return message(404, f"No Captures found for: {query.url}", errors)
-    headers = errors_of(errors)
+            return message(404, f"No Captures found for: {query.url}", lookup.errors)
+    headers = errors_of(lookup.errors)
     if len(first) < PIECE:
         return answer(200, first, TYPES[query.output], headers)
     made = answer(200, b"", TYPES[query.output], headers)
-    return BodyResponse(made, -1, in_thread(chunks, errors), head=first)
+    return BodyResponse(made, -1, in_thread(chunks, lookup.errors), head=first)
 
 
-async def visible_pages(
-    collection: Collection, query: Query, viewer: Viewer, take: Arguments
-) -> QueryPages | None:
+async def visible_pages(lookup: Lookup, query: Query, take: Arguments) -> QueryPages | None:
     """The pages that the parameters ask for, or None if they ask for none. The number of pages is 0 if the viewer may
     see none of the rows, or if there are none in the only block. If rules may hide some, all are on one page: more
     would tell how many those are."""
+    viewer = lookup.viewer
     may_see = viewer.may_see(query.range)
     if not may_see:
         viewer.check_empty()
-    pages = await to_thread.run_sync(pages_of, collection, query, take)
+    pages = await to_thread.run_sync(pages_of, lookup.collection, query, take)
     if pages is None:
         return None
     if may_see:
@@ -83,7 +78,7 @@ async def visible_pages(
             pages = pages._replace(number=1, blocks=1, range=query.range)
         if pages.blocks > 1:
             return pages
-        rows = await collection.rows(replace(query, limit=1, filters=()), Errors(), viewer)
+        rows = await Lookup(lookup.collection, viewer).rows(replace(query, limit=1, filters=()))
         if await to_thread.run_sync(next, rows, None) is not None:
             return pages
         viewer.check_empty()

@@ -15,13 +15,12 @@ from anyio import to_thread
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from archec.access.collection import Collection
+from archec.access.collection import Lookup
 from archec.access.exchange import HTML, JSON, answer, as_uri, errors_of
-from archec.access.query import DEFAULT_LIMIT, Query, all_of
+from archec.access.query import DEFAULT_LIMIT, all_of
 from archec.access.rows import Row
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, iso_date, seconds
-from archec.access.viewer import Viewer
 
 LINK_FORMAT = "application/link-format"
 _TYPES = {"link": LINK_FORMAT, "json": JSON, "cdxj": "text/x-cdxj"}
@@ -73,27 +72,27 @@ class View:
     after: Row | None
 
 
-async def view(collection: Collection, viewer: Viewer, url: str, stamp: str, errors: Errors) -> View | None:
+async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     """Returns the memento nearest to a time (the newest without one) with its neighbours, or None if there are no
     mementos."""
-    if any(step.remote for step in collection.steps):
-        return await _view_of_all(collection, viewer, url, stamp, errors)
-    chosen = await nearest(collection, viewer, url, stamp, errors)
+    if any(step.remote for step in lookup.collection.steps):
+        return await _view_of_all(lookup, url, stamp)
+    chosen = await nearest(lookup, url, stamp)
     if chosen is None:
         return None
-    first = await _one(collection, viewer, all_of(url, limit=1), errors) or chosen
-    last = await _one(collection, viewer, all_of(url, reverse=True, limit=1), errors) or chosen
+    first = await lookup.first(all_of(url)) or chosen
+    last = await lookup.first(all_of(url, reverse=True)) or chosen
     just_before = chosen.timestamp[:-1] + chr(ord(chosen.timestamp[-1]) - 1) + "~"  # and above all lesser timestamps
     earlier = replace(all_of(url, reverse=True), until=just_before)
     later = replace(all_of(url), since=chosen.timestamp + "!")
-    before = await _one(collection, viewer, earlier, errors)
-    after = await _one(collection, viewer, later, errors)
+    before = await lookup.first(earlier)
+    after = await lookup.first(later)
     return View(chosen, first, last, before, after)
 
 
-async def _view_of_all(collection: Collection, viewer: Viewer, url: str, stamp: str, errors: Errors) -> View | None:
+async def _view_of_all(lookup: Lookup, url: str, stamp: str) -> View | None:
     """As :func:`view`, with a single query for all captures, so that other servers are queried once."""
-    rows = list(islice(await collection.rows(all_of(url), errors, viewer), DEFAULT_LIMIT))
+    rows = list(islice(await lookup.rows(all_of(url)), DEFAULT_LIMIT))
     if not rows:
         return None
     wanted = seconds(stamp) if stamp else 0.0
@@ -101,11 +100,6 @@ async def _view_of_all(collection: Collection, viewer: Viewer, url: str, stamp: 
     before = next((row for row in reversed(rows) if row.timestamp < chosen.timestamp), None)
     after = next((row for row in rows if row.timestamp > chosen.timestamp), None)
     return View(chosen, rows[0], rows[-1], before, after)
-
-
-async def _one(collection: Collection, viewer: Viewer, query: Query, errors: Errors) -> Row | None:
-    rows = await collection.rows(replace(query, limit=1), errors, viewer)
-    return next(rows, None)
 
 
 def links(at: Addresses, around: View) -> str:
@@ -133,32 +127,31 @@ def timegate(at: Addresses, around: View, lost: dict[str, int] | None, errors: E
     return answer(302, b"", HTML, headers)
 
 
-def no_memento(viewer: Viewer, errors: Errors) -> Response:
+def no_memento(lookup: Lookup) -> Response:
     """The response if there is no memento. Raises Refused if the client may not learn that."""
-    viewer.check_empty()
+    lookup.viewer.check_empty()
     text = "<!DOCTYPE html>\n<title>Not found</title>\n<p>The archive has no capture of this.</p>\n"
-    return answer(404, text, HTML, errors_of(errors))
+    return answer(404, text, HTML, errors_of(lookup.errors))
 
 
 # -- TimeMaps ---------------------------------------------------------------------------------------
 
 
-async def timemap(collection: Collection, viewer: Viewer, at: Addresses, form: str, page: int, lost: Lost) -> Response:
+async def timemap(lookup: Lookup, at: Addresses, form: str, page: int, lost: Lost) -> Response:
     """Returns a page of a TimeMap. Raises Refused for an unknown format."""
     if form not in _TYPES:
-        raise viewer.refusal(400, f"output={form[:40]} not supported")
-    errors = Errors()
-    rows = await collection.rows(all_of(at.url), errors, viewer)
+        raise lookup.viewer.refusal(400, f"output={form[:40]} not supported")
+    rows = await lookup.rows(all_of(at.url))
     wanted = await to_thread.run_sync(_page_of, rows, page)
     if not wanted.rows:
-        viewer.check_empty()
+        lookup.viewer.check_empty()
         body = {"link": "", "json": "{}\n", "cdxj": ""}[form]
-        return answer(404, body, _TYPES[form], errors_of(errors))
+        return answer(404, body, _TYPES[form], errors_of(lookup.errors))
     if form == "json":
         text = _as_json(at, wanted, await to_thread.run_sync(lost, at.url))
     else:
         text = _as_link(at, wanted) if form == "link" else _as_cdxj(at, wanted)
-    headers = [("Link", ", ".join(at.links(wanted.rows[0].url)[:2])), *errors_of(errors)]
+    headers = [("Link", ", ".join(at.links(wanted.rows[0].url)[:2])), *errors_of(lookup.errors)]
     return answer(200, text.encode("utf-8", "surrogatepass"), _TYPES[form], headers)
 
 
@@ -241,23 +234,22 @@ def _as_cdxj(at: Addresses, page: _Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-async def nearest(collection: Collection, viewer: Viewer, url: str, stamp: str, errors: Errors) -> Row | None:
+async def nearest(lookup: Lookup, url: str, stamp: str) -> Row | None:
     """Returns the capture nearest to a time, or the newest without one."""
-    return await _one(collection, viewer, all_of(url, stamp, reverse=not stamp, limit=1), errors)
+    return await lookup.first(all_of(url, stamp, reverse=not stamp))
 
 
-async def available(collection: Collection, viewer: Viewer, at: Addresses, stamp: str, given: str) -> Response:
+async def available(lookup: Lookup, at: Addresses, stamp: str, given: str) -> Response:
     """``/wayback/available``: the nearest capture in the format of the Internet Archive's API. ``given`` is the time as
     the client wrote it."""
-    errors = Errors()
-    row = await nearest(collection, viewer, at.url, stamp, errors)
+    row = await nearest(lookup, at.url, stamp)
     closest = {}
     if row is None:
-        viewer.check_empty()
+        lookup.viewer.check_empty()
     else:
         status = row.text("status") or "200"
         closest = {
             "closest": {"status": status, "available": True, "url": at.memento(row), "timestamp": row.timestamp[:14]}
         }
     value = {"url": at.url, "archived_snapshots": closest, **({"timestamp": given} if given else {})}
-    return answer(200, json.dumps(value) + "\n", JSON, errors_of(errors))
+    return answer(200, json.dumps(value) + "\n", JSON, errors_of(lookup.errors))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from archec.access.collection import Collection, Step, first_of
+from archec.access.collection import Lookup, Step, first_of
 from archec.access.errors import NotInTime, Refused, SourceFailed
 from archec.access.exchange import answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
@@ -46,15 +46,15 @@ class Loaded(NamedTuple):
         return self.record.timestamp or self.row.timestamp
 
 
-async def load(collection: Collection, query: Query, viewer: Viewer, errors: Errors, asked: Asked = _GET) -> Loaded:
+async def load(lookup: Lookup, query: Query, asked: Asked = _GET) -> Loaded:
     """Returns the first record that can be loaded. Raises Refused: 451 or 403 if the viewer may not have it, 404 if
     there is none."""
     refused: Refused | None = None
-    for step in collection.steps:
-        rows = await step.answer(query, errors, viewer)
+    for step in lookup.collection.steps:
+        rows = await lookup.rows_of(step, query)
         while (row := await first_of(rows, query)) is not None:
             try:
-                record = await _try(step, row, viewer, errors, asked)
+                record = await _try(lookup, step, row, asked)
             except Refused as refusal:
                 if refusal.http_status not in (403, 451):
                     raise
@@ -66,16 +66,17 @@ async def load(collection: Collection, query: Query, viewer: Viewer, errors: Err
                 async with ClosedOnFailure(record.close):
                     if row.origin.type != "live" and is_self_redirect(record, row.url):
                         raise SourceFailed(f"Self Redirect {row.url} -> {record.http_header('location')[:200]}")
-                    return Loaded(row, await resolved(collection, row, record, viewer, errors))
+                    return Loaded(row, await resolved(lookup, row, record))
             except SourceFailed as error:
-                errors[row.origin.source] = error.message
-    raise refused or viewer.refusal(404, _NOT_FOUND, errors)
+                lookup.errors[row.origin.source] = error.message
+    raise refused or lookup.viewer.refusal(404, _NOT_FOUND, lookup.errors)
 
 
-async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Asked = _GET) -> Record | None:
+async def _try(lookup: Lookup, step: Step, row: Row, asked: Asked = _GET) -> Record | None:
     """Loads the record of a row with the first loader that can. Returns None if none can; the reason is then in
     ``errors``. Raises Refused unless the viewer may have both what the row names and what the record says it is."""
-    viewer.check_content(row)
+    errors = lookup.errors
+    lookup.viewer.check_content(row)
     if row.origin.source in errors.silent:
         return None
     reasons: list[str] = []
@@ -84,7 +85,7 @@ async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Aske
             record = await loader.load(row, asked)
             if record is not None:
                 async with ClosedOnFailure(record.close):
-                    check_record(record, row, viewer)
+                    check_record(record, row, lookup.viewer)
                 return record
         except SourceFailed as error:
             reasons.append(error.message)
@@ -117,7 +118,7 @@ def is_self_redirect(record: Record, url: str) -> bool:
 # -- revisits ---------------------------------------------------------------------------------------
 
 
-async def resolved(collection: Collection, row: Row, record: Record, viewer: Viewer, errors: Errors) -> Record:
+async def resolved(lookup: Lookup, row: Row, record: Record) -> Record:
     """Returns the record, or for a revisit a response with the payload of the capture that it refers to.
 
     Raises SourceFailed if that capture is not found. It is not needed for a revisit that redirects.
@@ -126,7 +127,7 @@ async def resolved(collection: Collection, row: Row, record: Record, viewer: Vie
         return record
     if record.http_status[:1] == "3" and record.http_status != "304":
         return _as_response(record, record.http, None)
-    original = await _original(collection, row, record, viewer, errors)
+    original = await _original(lookup, row, record)
     if original is None:
         raise SourceFailed("Original for revisit record could not be loaded")
     await record.close()
@@ -134,7 +135,7 @@ async def resolved(collection: Collection, row: Row, record: Record, viewer: Vie
     return _as_response(record, http, original)
 
 
-async def _original(collection: Collection, row: Row, record: Record, viewer: Viewer, errors: Errors) -> Record | None:
+async def _original(lookup: Lookup, row: Row, record: Record) -> Record | None:
     url = record.get("WARC-Refers-To-Target-URI").strip("<> ") or row.url
     wanted = of_date(record.get("WARC-Refers-To-Date")).ljust(14, "0")
     wanted = wanted if wanted.strip("0") else row.timestamp[:14]
@@ -144,14 +145,14 @@ async def _original(collection: Collection, row: Row, record: Record, viewer: Vi
     except UsageError:
         return None
     tried = 0
-    for other in collection.steps:
-        rows = await other.answer(query, errors, viewer)
+    for step in lookup.collection.steps:
+        rows = await lookup.rows_of(step, query)
         while tried < _MAX_ORIGINALS and (found := await first_of(rows, query)) is not None:
             if digest and _digest(found.text("digest")) not in ("", digest):
                 continue
             tried += 1
             try:
-                loaded = await _try(other, found, viewer, errors)
+                loaded = await _try(lookup, step, found)
             except Refused:
                 continue
             if loaded is None:

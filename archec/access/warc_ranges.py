@@ -12,7 +12,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from archec.access.collection import Collection, Step
+from archec.access.collection import Lookup, Step
 from archec.access.errors import SourceFailed
 from archec.access.exchange import Exchange, answer
 from archec.access.loading import WarcLoader
@@ -20,29 +20,29 @@ from archec.access.query import Query, all_of, key_range
 from archec.access.record import exactly
 from archec.access.resource import check_record
 from archec.access.rows import NOWHERE, Row
-from archec.access.sources import Errors
 from archec.access.stamps import upper
-from archec.access.viewer import NO_ROW, Viewer
+from archec.access.viewer import NO_ROW
 from archec.errors import UsageError
 from archec.server.responses import BodyResponse
 
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")
 
 
-async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collection, filename: str) -> Response:
+async def answer_slice(exchange: Exchange, lookup: Lookup, filename: str) -> Response:
     """Returns the bytes of a range. Raises Refused: 416 without a range, 403 if the range is not exactly one permitted
     record."""
+    viewer = lookup.viewer
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None:
         raise viewer.refusal(416, "a Range with the bytes of one record is required")
     first, length = int(match[1]), int(match[2]) - int(match[1]) + 1
     if viewer.rules.are_trivial:
         viewer.check_content(NO_ROW)
-    for step in collection.steps:
+    for step in lookup.collection.steps:
         for loader in step.loaders:
             if not isinstance(loader, WarcLoader):
                 continue
-            row = await _row_at(step, viewer, loader, filename, first, length)
+            row = await _row_at(lookup, step, loader, filename, first, length)
             if row is None:
                 continue
             viewer.check_content(row)
@@ -54,7 +54,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
     raise viewer.refusal(403, "the range is not exactly one record that you may load")
 
 
-async def _row_at(step: Step, viewer: Viewer, loader: WarcLoader, filename: str, first: int, length: int) -> Row | None:
+async def _row_at(lookup: Lookup, step: Step, loader: WarcLoader, filename: str, first: int, length: int) -> Row | None:
     """The row of exactly this range, or None. Raises Refused unless the viewer may have the record."""
     fields = {"filename": filename, "offset": str(first), "length": str(length)}
     try:
@@ -68,10 +68,10 @@ async def _row_at(step: Step, viewer: Viewer, loader: WarcLoader, filename: str,
     except (SourceFailed, UsageError):
         return None
     for query in queries:
-        rows = await step.answer(query, Errors(), viewer)
+        rows = await lookup.rows_of(step, query)
         same = (row for row in rows if all(row.text(name) == value for name, value in fields.items()))
         if (row := await to_thread.run_sync(next, same, None)) is not None:
-            check_record(record, row, viewer)
+            check_record(record, row, lookup.viewer)
             return row
     return None
 

@@ -21,7 +21,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from archec.access.collection import Collection
+from archec.access.collection import Lookup
 from archec.access.exchange import JSON, Exchange, answer, chunked, errors_of, in_thread
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
@@ -29,8 +29,6 @@ from archec.access.ordering import sort_rows
 from archec.access.query import Arguments, Query, check_names, parse_query, regex
 from archec.access.query_steps import MAX_DIGESTS, resolve_revisits, within
 from archec.access.rows import Row
-from archec.access.sources import Errors
-from archec.access.viewer import Viewer
 from archec.errors import UsageError
 from archec.server.responses import BodyResponse
 
@@ -130,11 +128,11 @@ def _collapse(text: str) -> tuple[str, int | None]:
     return match[1], int(match[2] or 0) or None
 
 
-async def answer_wayback(exchange: Exchange, viewer: Viewer, collection: Collection) -> Response:
+async def answer_wayback(exchange: Exchange, lookup: Lookup) -> Response:
     """Returns the response to a query of this dialect. Raises UsageError."""
     query, wanted = parse(exchange.take, exchange.headers.get("accept-encoding", ""))
     media_type = JSON if wanted.as_json else "text/plain"
-    pages = await visible_pages(collection, query, viewer, exchange.take)
+    pages = await visible_pages(lookup, query, exchange.take)
     if pages is not None and pages.count_only:
         return answer(200, f"{pages.number}\n", "text/plain")
     if pages is not None:
@@ -149,10 +147,9 @@ async def answer_wayback(exchange: Exchange, viewer: Viewer, collection: Collect
     elif line:
         start = line.partition(b" ")[0] + b" " if wanted.resolve else line
         query = replace(query, range=query.range._replace(start=max(query.range.start, start)))
-    errors = Errors()
     if wanted.resolve:
         whole = replace(query, order="ascending", closest="", since="", until="")
-        rows = await collection.rows(whole, errors, viewer)
+        rows = await lookup.rows(whole)
         # per URL, so that a part of a result is the same as in the whole
         of_urls = groupby(rows, key=lambda row: row.urlkey)
         rows = chain.from_iterable(resolve_revisits(captures, add=True) for _, captures in of_urls)
@@ -162,13 +159,13 @@ async def answer_wayback(exchange: Exchange, viewer: Viewer, collection: Collect
         else:
             rows = sort_rows(rows, query)
     else:
-        rows = await collection.rows(query, errors, viewer)
+        rows = await lookup.rows(query)
     chunks = chunked(_parts(rows, wanted))
     first = await to_thread.run_sync(next, chunks, b"")
     if first in (b"", _NO_ROWS):
-        viewer.check_empty()
-    made = answer(200, b"", media_type, errors_of(errors))
-    return BodyResponse(made, -1, in_thread(chunks, errors), head=first, packed=wanted.gzip)
+        lookup.viewer.check_empty()
+    made = answer(200, b"", media_type, errors_of(lookup.errors))
+    return BodyResponse(made, -1, in_thread(chunks, lookup.errors), head=first, packed=wanted.gzip)
 
 
 def _parts(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:

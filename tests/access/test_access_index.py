@@ -369,7 +369,7 @@ def test_rows_are_those_of_a_plain_scan(
     from contextlib import ExitStack
 
     from archec.access.build import Builder
-    from archec.access.sources import Errors
+    from archec.access.collection import Lookup
 
     folder = memory_folder()
     lines = sorted(set(lines))
@@ -380,9 +380,9 @@ def test_rows_are_those_of_a_plain_scan(
     collection = Builder(config, None, ExitStack()).collections(config.collections)["a"]
 
     async def answered(query: dict[str, str]) -> list[bytes]:
-        errors = Errors()
-        got = [row.line for row in await collection.rows(parse_query(Arguments(list(query.items()))), errors, ANYBODY)]
-        assert not errors
+        lookup = Lookup(collection, ANYBODY)
+        got = [row.line for row in await lookup.rows(parse_query(Arguments(list(query.items()))))]
+        assert not lookup.errors
         return got
 
     for query in asked:
