@@ -156,17 +156,15 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
 
     async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
         """Fetches the files that are not held, then uploads those that the item lacks."""
-        done = await self._in_store().process(item)
+        done = replace(await self._in_store().process(item), ingest_strategy=self.strategy.value)
         if not done.status.startswith("success"):
-            return replace(done, ingest_strategy=self.strategy.value)
+            return done
         self.work.commits.commit()  # uploads are read from the store
         try:
             if not _is_archiveorg_item(item):
                 await self._upload(item, _uploads(item, done))
         except UploadFailed as problem:
-            return replace(
-                done, ingest_strategy=self.strategy.value, status=problem.status.value, message=problem.message
-            )
+            return replace(done, status=problem.status.value, message=problem.message)
         return self._uploaded(item, done)
 
     def _in_store(self) -> FilesetIngestStrategy:

@@ -76,8 +76,6 @@ class Fetcher:
         self._held: set[_Unchecked] = set()
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-        """When the timer is due; stored here because not every handle of uvloop has it."""
         self._ticker = self._loop.call_later(self._tuning.tick, self._tick)
 
     @property
@@ -164,17 +162,8 @@ class Fetcher:
         """Sets the timer for the next host whose delay ends."""
         when = self._hosts.next_time()
         if self._timer is not None:
-            if when is not None and self._timer_at <= when and not self._timer.cancelled():
-                return
             self._timer.cancel()
-            self._timer = None
-        if when is not None:
-            self._timer_at = max(when, now + 0.001)
-            self._timer = self._loop.call_at(self._timer_at, self._wake)
-
-    def _wake(self) -> None:
-        self._timer = None
-        self.start()
+        self._timer = None if when is None else self._loop.call_at(max(when, now + 0.001), self.start)
 
     def _tick(self) -> None:
         now = self._loop.time()

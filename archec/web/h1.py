@@ -99,10 +99,8 @@ class H1Connection(asyncio.BufferedProtocol):
         """The TLS exceptions that were needed, for people."""
         self.lost = False
         self.idle_since = 0.0
-        self.used = 0
-        """Number of exchanges started on this connection."""
         self.answers: list[Answer] = []
-        """The answers on this connection. The last one may still be in progress."""
+        """The answers to the requests on this connection. The last one may still be in progress."""
         self.on_surplus: Callable[[], None] | None = None
         """Called when bytes arrive that were not requested."""
         self._poll = select.poll()
@@ -143,9 +141,8 @@ class H1Connection(asyncio.BufferedProtocol):
         """
         self._reset()
         self._bodiless = bodiless
+        reused = bool(self.answers)
         self.answers.append(Answer(alone=alone))
-        reused = self.used > 0
-        self.used += 1
         if self.lost or self._transport.is_closing():
             closed = "the server closed the connection without an answer"
             raise Stale(closed) if reused else ReadError(closed)
@@ -291,7 +288,6 @@ class H1Connection(asyncio.BufferedProtocol):
         """Sets the transport to use from now on."""
         self._transport = transport
         self._tls_object = transport.get_extra_info("ssl_object")
-        self.used = 0
         self.answers.clear()
 
     # -- asyncio.Protocol -------------------------------------------------------------------------
@@ -330,7 +326,7 @@ class H1Connection(asyncio.BufferedProtocol):
         except httptools.HttpParserError as error:
             if self._complete:
                 self._surplus = True
-            elif self.used > 1 and not self.status:  # surplus bytes of an earlier response
+            elif len(self.answers) > 1 and not self.status:  # surplus bytes of an earlier response
                 self.surplus()
                 self._fail(Stale("bytes behind an earlier answer"))
                 return

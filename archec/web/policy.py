@@ -222,9 +222,6 @@ class Proxies:
         """Whether URLs with this scheme go through a proxy (except those that NO_PROXY exempts)."""
         return self._fixed is not None or scheme in self._by_scheme
 
-    def __bool__(self) -> bool:
-        return self._fixed is not None or bool(self._by_scheme)
-
 
 def _parse(url: str, name: str) -> Proxy:
     try:

@@ -65,7 +65,7 @@ class DirectTransport:
     def __init__(self, connector: Connector, proxies: Proxies, keep: int, tuning: Tuning) -> None:
         self._connector = connector
         connector.issuers = self._issuer
-        self._proxies = proxies or None
+        self._proxies = proxies
         self._keep = keep
         self._tuning = tuning
         self._idle: dict[object, list[H1Connection]] = {}
@@ -79,7 +79,7 @@ class DirectTransport:
         """See :class:`Transport`."""
         self._connector.guard.check_request(request)
         method, origin, target = request.method, request.origin, request.target
-        proxy = self._proxies and self._proxies.choose(origin.scheme, origin.netloc)
+        proxy = self._proxies.choose(origin.scheme, origin.netloc)
         if origin.scheme != "http" and not (origin.scheme == "https" or proxy is not None):
             raise BadUrl(f"{origin.scheme} is not supported")
         timeout = request.connect_timeout or 20.0
@@ -112,7 +112,7 @@ class DirectTransport:
                 connection.on_surplus = partial(self._distrust, key)
             if request.sent is not None:
                 request.sent()
-            is_last = alone or connection.used + 1 >= _MAX_USES
+            is_last = alone or len(connection.answers) + 1 >= _MAX_USES
             try:
                 await connection.exchange(
                     _head(lines, b"close" if is_last else b"keep-alive"),
@@ -142,7 +142,7 @@ class DirectTransport:
         if not connection.over:
             connection.abort()
             return
-        kept = connection.rest() and connection.used < _MAX_USES and key not in self._distrusted
+        kept = connection.rest() and len(connection.answers) < _MAX_USES and key not in self._distrusted
         self._resting[connection] = key if kept else None
         if kept:
             self._idle.setdefault(key, []).append(connection)
@@ -240,7 +240,7 @@ class Transports(NamedTuple):
             return ""
         try:
             at = origin_at(origin)
-            if self.proxies and self.proxies.choose(at.scheme, at.netloc) is not None:
+            if self.proxies is not None and self.proxies.choose(at.scheme, at.netloc) is not None:
                 return ""
             return plain((await self.guard.resolve(at.host, at.port))[0])
         except WebError:
