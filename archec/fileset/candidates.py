@@ -14,7 +14,7 @@ from archec.fileset.finding import identifier_of
 from archec.fileset.lookup import key_of
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
-from archec.ids import FilesetId, archive_of
+from archec.ids import FilesetId
 from archec.store.reader import Reader
 
 _DOIS = (
@@ -57,7 +57,7 @@ def candidates(archive: Archive, registry: Registry, code: str = "") -> Iterator
     known = {one for ingest in catalogue.ingests() for one in _names(ingest, registry)}
     prefix = f"RePEc:{code}:" if code else ""
     tobis = catalogue.tobi_files(prefix, f"RePEc:{code};" if code else "")
-    wanted = (tobi for tobi in tobis if tobi.held and (not code or archive_of(tobi.id) == code))
+    wanted = (tobi for tobi in tobis if tobi.held)
     with Reader(archive.layout) as reader:
         while page := list(islice(wanted, _PAGE)):
             obis = catalogue.obis("tobi", [tobi.id for tobi in page])

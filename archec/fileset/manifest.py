@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from archec.catalogue.documents import canonical
 from archec.catalogue.model import FilesetManifestFile, ManifestPart
 from archec.errors import CorruptArchive
+from archec.fileset.checksums import mismatch
 from archec.fileset.paths import safe_paths, unsafe
 from archec.fileset.status import WHOLE, Status
 from archec.units import counted
@@ -179,10 +180,4 @@ def _same(now: FilesetManifestFile, then: FilesetManifestFile) -> bool:
         return False
     if now.status is not None:
         return (then.status, (then.extra or {}).get("due")) == (now.status, (now.extra or {}).get("due"))
-    if then.status not in (Status.SUCCESS, Status.EXISTS):
-        return False
-    soft = (now.extra or {}).get("soft_checksum") is True
-    pairs: list[tuple[object, object]] = [(now.size, then.size)]
-    if not soft:
-        pairs += [(now.md5, then.md5), (now.sha1, then.sha1), (now.sha256, then.sha256)]
-    return all(one is None or one == other for one, other in pairs)
+    return is_whole(then) and mismatch(now, then) is None

@@ -42,8 +42,6 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         base = self.base(url).removesuffix("/metadata")
         answer = yield Question(f"{base}/metadata/{quoted(asked)}")
         body = answer.json()
-        if not body.is_object:
-            raise body.error("an object")
         if not any(body.members()):
             raise PlatformNotFound(f"archive.org has no item {asked}")
         if body["is_dark"].flag():
