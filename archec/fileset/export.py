@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from archec.errors import ArchecError, CorruptArchive, StorageFailed, UsageError
 from archec.fileset.lookup import REMEDY, HeldFileset, open_file
 from archec.fileset.manifest import is_whole, not_held, safe_path
 from archec.store.durable import failure
+from archec.tist import iso
 
 _PIECE = 1 << 20
 _CROISSANT = {
@@ -146,7 +146,7 @@ def _bagit(of: _Export) -> None:
     manifest, size = held.manifest, sum(file.size or 0 for file in files)
     description, known = ". ".join(filter(None, (manifest.title, not_held(manifest.manifest)))), _about(held)
     about = (
-        ("Bagging-Date", _date(held.tist)),
+        ("Bagging-Date", iso(held.tist)[:10]),
         ("Bag-Software-Agent", f"archec {__version__}"),
         ("External-Identifier", f"{manifest.fileset}@{manifest.version or held.tist}"),
         ("External-Identifier", known["identifier"] if known["identifier"] != manifest.fileset else ""),
@@ -176,7 +176,7 @@ def _described(name: str, describe: Callable[[HeldFileset, list[FilesetManifestF
 def _ro_crate(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str, Any]:
     about = _about(held)
     root = {
-        "@id": "./", "@type": "Dataset", **about, "datePublished": about.get("datePublished", _date(held.tist)),
+        "@id": "./", "@type": "Dataset", **about, "datePublished": about.get("datePublished", iso(held.tist)[:10]),
         "license": about.get("license", "see the landing page"),
         "hasPart": [{"@id": _entity(file)} for file in files],
     }  # fmt: skip
@@ -246,13 +246,9 @@ def _about(held: HeldFileset) -> dict[str, Any]:
         "url": manifest.web_base_url,
         "version": manifest.version,
         "license": manifest.metadata.get("license"),
-        "datePublished": _date(manifest.published) if manifest.published else None,
+        "datePublished": iso(manifest.published)[:10] if manifest.published else None,
     }
     return {name: value for name, value in found.items() if value}
-
-
-def _date(tist: int) -> str:
-    return datetime.fromtimestamp(tist, timezone.utc).date().isoformat()
 
 
 WRITERS: Mapping[str, Callable[[_Export], None]] = {

@@ -107,12 +107,11 @@ def _wanted(work: Work, files: list[FilesetManifestFile]) -> Iterator[_Wanted]:
 def _as_stored(work: Work, file: FilesetManifestFile) -> FilesetManifestFile:
     """Returns a file's row as of its commit: as failed if the commit was refused, because other bytes were stored for
     the same URL."""
-    if not work.refused or not is_whole(file) or not file.platform_url:
-        return file
-    if (normalise_url(file.platform_url), file.sha256) not in work.refused:
-        return file
-    message = "not stored: other bytes were received for the same URL in this run"
-    return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, message)
+    url = file.platform_url
+    if work.refused and url and is_whole(file) and (normalise_url(url), file.sha256) in work.refused:
+        message = "not stored: other bytes were received for the same URL in this run"
+        return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, message)
+    return file
 
 
 async def _fetch_one(

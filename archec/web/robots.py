@@ -45,7 +45,6 @@ _MAX_REMEMBERED = 64_000_000
 """Maximum total size of cached rules, as estimated. The least recently used ones are dropped."""
 _PER_ORIGIN, _PER_LINE = 2048, 1024
 _TRIES = 2
-_LASTING = (Outcome.BLOCKED_ADDRESS, Outcome.DENIED, Outcome.BAD_URL, Outcome.BAD_CERTIFICATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ class RobotsCache:
             if number:
                 await asyncio.sleep(max(self._tuning.backoff, self._delay))
             robots = await self._follow(f"{origin}/robots.txt")
-            if not isinstance(robots, RobotsUnknown) or robots.lasting or not robots.again:
+            if not isinstance(robots, RobotsUnknown) or not robots.again:
                 break
         return robots
 
@@ -161,8 +160,8 @@ class RobotsCache:
         except asyncio.TimeoutError:
             return RobotsUnknown(Outcome.TIMEOUT, f"robots.txt took longer than {timeout:g} s")
         except WebError as error:
-            lasting = error.outcome in _LASTING
-            return RobotsUnknown(error.outcome, f"robots.txt is not available: {error.message}", lasting)
+            text = f"robots.txt is not available: {error.message}"
+            return RobotsUnknown(error.outcome, text, error.lasting, again=not error.lasting)
         except BadName:
             return ALLOW_ALL  # redirects to an invalid URL: there is no robots.txt
         text = f"robots.txt redirects more than {_MAX_REDIRECTS} times"

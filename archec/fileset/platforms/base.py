@@ -31,6 +31,7 @@ from archec.fileset.status import (
     PlatformRestrictedError,
     Status,
 )
+from archec.web.door import WebError, located
 
 MOST_FILES = 100_000
 """The most files that are read of a platform's list."""
@@ -284,14 +285,12 @@ def _request_of(request: AnyRequest) -> IngestRequest:
 
 
 def host_of(url: str) -> str:
-    """The host in lower case, with the port unless it is the default; empty if there is none."""
+    """The host as it is requested: in lower case and ASCII, with the port unless it is the default. Empty if nothing
+    can be requested under this URL."""
     try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
+        return located(url).origin.netloc
+    except WebError:
         return ""
-    host = parts.hostname or ""
-    return f"{host}:{port}" if port and port != {"http": 80, "https": 443}.get(parts.scheme) else host
 
 
 def path_of(url: str) -> str:
