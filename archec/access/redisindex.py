@@ -19,7 +19,7 @@ from archec.access.loading import WarcPlace
 from archec.access.ordering import ordered_rows
 from archec.access.query import Query
 from archec.access.rows import Row, RowOrigin, any_row
-from archec.access.sources import Errors, LocalSource, guarded
+from archec.access.sources import LEFT_OUT, Errors, LocalSource, ServerSource
 
 _CHUNK = 500
 _MAX_KEYS = 1000
@@ -40,17 +40,14 @@ class RedisLines:
     def _members(self, ask: Callable[..., Any], first: bytes, last: bytes) -> Iterator[bytes]:
         found: list[bytes] = []
         while not found or len(found) == _CHUNK:
-            try:
-                found = list(ask(self._key, first, last, start=0, num=_CHUNK))
-            except redis.RedisError as error:
-                raise SourceFailed(_reason(error)) from error
+            found = list(ask(self._key, first, last, start=0, num=_CHUNK))
             if not found:
                 return
             yield from found
             first = b"(" + found[-1]
 
 
-class RedisSource(LocalSource):
+class RedisSource(ServerSource, LocalSource):
     """An index in Redis."""
 
     type = "redis"
@@ -62,14 +59,30 @@ class RedisSource(LocalSource):
     def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
         if at_once:
             raise MayBlock
+        if self.is_out:
+            errors[self.name] = LEFT_OUT
+            return ()
+        origin = RowOrigin(self.name, self.name, self.type)
         try:
             keys = self._keys()
         except redis.RedisError as error:
-            errors[self.name] = _reason(error)
+            self.failed(_reason(error), errors)
             return ()
-        origin = RowOrigin(self.name, self.name, self.type)
         found = (ordered_rows(RedisLines(self._client, key), any_row, origin, query) for key in keys)
-        return [_prefetched(guarded(rows, self.name, errors)) for rows in found]
+        parts = [_prefetched(self._watched(rows, errors)) for rows in found]
+        if self.name not in errors:
+            self.health.answered()
+        return parts
+
+    def _watched(self, rows: Iterator[Row], errors: Errors) -> Iterator[Row]:
+        """Yields rows until Redis fails. If it only refuses a key, it is not left out for that."""
+        try:
+            yield from rows
+        except redis.ResponseError as error:
+            errors[self.name] = _reason(error)
+        except redis.RedisError as error:
+            if self.name not in errors:  # else it was too late for this answer, and has been counted
+                self.failed(_reason(error), errors)
 
     def _keys(self) -> list[bytes]:
         if "*" not in self._key:

@@ -32,9 +32,6 @@ _MAX_HOPS = 5
 _NAME = re.compile(r"\{([^{}]+)\}")
 _DOTS = re.compile(r"/(?:\.|%2e){1,2}(?=/|\Z)", re.I)
 _MAX_CACHED = 1000
-_FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
-"""A source with ``_FAILURES`` failures within ``_WITHIN`` seconds is skipped for ``_PAUSE`` seconds."""
-LEFT_OUT = f"left out for {_PAUSE:g} s after {_FAILURES} failures"
 
 
 class Web:
@@ -173,28 +170,6 @@ def _plain(response: Response) -> AsyncIterator[bytes] | None:
     if length.isdecimal() and int(length[:18]) > MAX_ANSWER:
         raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
     return unpacked(ChunkReader(arriving(response))) if encoding.endswith("gzip") else None
-
-
-class Health:
-    """Tracks the failures of a source."""
-
-    def __init__(self) -> None:
-        self._failures: list[float] = []
-        self._out_until = 0.0
-
-    @property
-    def is_out(self) -> bool:
-        return time.monotonic() < self._out_until
-
-    def failed(self) -> None:
-        now = time.monotonic()
-        self._failures = [one for one in self._failures if now - one < _WITHIN] + [now]
-        if len(self._failures) >= _FAILURES:
-            self._out_until = now + _PAUSE
-            self._failures = []
-
-    def answered(self) -> None:
-        self._failures.clear()
 
 
 class Cache:

@@ -9,9 +9,9 @@ from itertools import chain, islice
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Filter, Query, joined, key_of, uri_of
-from archec.access.remote import LEFT_OUT, Cache, Fetched, Health, UrlTemplate, Web, escaped, fetch
+from archec.access.remote import Cache, Fetched, UrlTemplate, Web, escaped, fetch
 from archec.access.rows import Row, RowOrigin, any_row, made_row
-from archec.access.sources import AskedSource, Errors
+from archec.access.sources import LEFT_OUT, AskedSource, Errors, ServerSource
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
@@ -24,7 +24,7 @@ _MAX_PAGES = 100
 _IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
 
 
-class RemoteSource(AskedSource):
+class RemoteSource(ServerSource, AskedSource):
     """Base class of sources on other servers. ``seconds`` is the timeout, which is extended by the data that arrive;
     None if the source is in a group, which limits the time."""
 
@@ -33,7 +33,7 @@ class RemoteSource(AskedSource):
         self.type = str(config.type)
         self._config, self._web, self._seconds = config, web, seconds
         self._replay_url = UrlTemplate(without_userinfo(config.replay_url))
-        self._cache, self.health = Cache(cache), Health()
+        self._cache = Cache(cache)
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         if self.is_out:
@@ -46,14 +46,6 @@ class RemoteSource(AskedSource):
             return ()
         self.health.answered()
         return (rows,)
-
-    def failed(self, reason: str, errors: Errors) -> None:
-        self.health.failed()
-        errors[self.name] = reason
-
-    @property
-    def is_out(self) -> bool:
-        return self.health.is_out
 
     async def _rows(self, query: Query) -> Iterator[Row]:
         raise NotImplementedError

@@ -14,9 +14,9 @@ from typing import TypeVar
 from archec.access.errors import NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
 from archec.access.record import ClosedOnFailure, Record, exactly, read_file, read_record
-from archec.access.remote import Health, Web, arriving, followed, spooled
+from archec.access.remote import Web, arriving, followed, spooled
 from archec.access.rows import Row
-from archec.access.sources import in_time
+from archec.access.sources import Health, in_time
 from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
 from archec.server.responses import in_pieces

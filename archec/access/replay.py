@@ -130,6 +130,8 @@ def _status(record: Record) -> int:
     text = record.http_status
     if not record.http:
         return 200
+    if re.fullmatch("[6-9][0-9][0-9]", text):  # cannot be sent; clients must take it for a failure of the server
+        return 502
     return int(text) if re.fullmatch("[2-5][0-9][0-9]", text) else 200
 
 

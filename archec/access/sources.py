@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,6 +13,9 @@ from archec.access.query import Query
 from archec.access.rows import Row
 
 _MAX_REASONS = 1000
+_FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
+"""A source with ``_FAILURES`` failures within ``_WITHIN`` seconds is skipped for ``_PAUSE`` seconds."""
+LEFT_OUT = f"left out for {_PAUSE:g} s after {_FAILURES} failures"
 
 
 class Errors(dict[str, str]):
@@ -51,6 +55,44 @@ class Source:
     def faults(self) -> Iterable[str]:
         """Its faults, for ``/healthz`` and the log. Must not block."""
         return ()
+
+
+class Health:
+    """Tracks the failures of a source."""
+
+    def __init__(self) -> None:
+        self._failures: list[float] = []
+        self._out_until = 0.0
+
+    @property
+    def is_out(self) -> bool:
+        return time.monotonic() < self._out_until
+
+    def failed(self) -> None:
+        now = time.monotonic()
+        self._failures = [one for one in self._failures if now - one < _WITHIN] + [now]
+        if len(self._failures) >= _FAILURES:
+            self._out_until = now + _PAUSE
+            self._failures = []
+
+    def answered(self) -> None:
+        self._failures.clear()
+
+
+class ServerSource(Source):
+    """An index on another server."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.health = Health()
+
+    def failed(self, reason: str, errors: Errors) -> None:
+        self.health.failed()
+        errors[self.name] = reason
+
+    @property
+    def is_out(self) -> bool:
+        return self.health.is_out
 
 
 class AskedSource(Source):

@@ -83,10 +83,10 @@ class TokenFile:
             return ()
         except OSError as error:
             raise unreadable(self.path, error) from error
+        if status.st_mode & 0o077:
+            raise ConfigError(f"{self.path}: is readable by others", hint=f"chmod 600 {self.path}")
         stamp = stamp_of(status)
         if stamp != self._stamp:
-            if status.st_mode & 0o077:
-                raise ConfigError(f"{self.path}: is readable by others", hint=f"chmod 600 {self.path}")
             self._tokens, self._stamp = _read(self.path), stamp
         return self._tokens
 

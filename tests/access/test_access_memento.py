@@ -38,6 +38,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         crawl.response(U, stamp, f"version {n}".encode(), headers={**unsafe, "Last-Modified": DATES[n]})
     crawl.response("http://a.org/moved", STAMPS[0], b"", status="301 Moved", headers={"Location": "/x?a=1&b=2"})
     crawl.response("http://a.org/gone", STAMPS[0], b"gone", status="404 Not Found")
+    crawl.response("http://a.org/odd", STAMPS[0], b"go away", status="999 Denied")
     latin = b"HTTP/1.1 302 Found\r\nLocation: /\xe9?\xc3\xa9\r\nX-Name: caf\xe9\r\n\r\n"
     crawl.octets("http://a.org/latin", STAMPS[0], latin)
     crawl.response("http://a.org/Case", STAMPS[0], b"", status="301 Moved", headers={"Location": "/case"})
@@ -175,6 +176,8 @@ def test_redirects_failures_chunks_and_templates(base: str, get: httpx.Client) -
     assert moved.status_code == 301
     assert moved.headers["location"] == f"{base}/a/{STAMPS[0]}id_/http://a.org/x?a=1&b=2"
     assert "x-archive-orig-location" not in moved.headers
+    odd = get.get(f"/a/{STAMPS[0]}id_/http://a.org/odd")
+    assert (odd.status_code, odd.content, "memento-datetime" in odd.headers) == (502, b"go away", True)
     gone = get.get(f"/a/{STAMPS[0]}id_/http://a.org/gone")
     assert (gone.status_code, gone.content, gone.headers["memento-datetime"]) == (404, b"gone", DATES[0])
     with get.stream("GET", f"/a/{STAMPS[0]}id_/http://a.org/chunks") as chunks:

@@ -196,6 +196,11 @@ def test_tokens_that_cannot_be_read_are_a_fault_until_they_can(tmp_path: Path) -
     gate.look()
     token = gate.enter(told, "192.0.2.1").token
     assert (gate.fault, token.name if token is not None else "") == ("", "reader")
+    path.chmod(0o640)
+    with pytest.raises(Refused) as refused:
+        gate.enter(told, "192.0.2.1")
+    gate.look()
+    assert (refused.value.http_status, "is readable by others" in gate.fault) == (503, True)
 
 
 def test_open_metadata_and_rules_for_anybody(tmp_path: Path) -> None:

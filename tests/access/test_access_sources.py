@@ -128,6 +128,30 @@ def test_a_redis_that_says_nothing_holds_up_nobody_else(tmp_path: Path) -> None:
             assert hanging.result().elapsed.total_seconds() < 1.6
 
 
+def test_a_redis_that_keeps_failing_is_left_out_for_a_while(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"redis://127.0.0.1:{silent.getsockname()[1]}/key"
+        config = configured(tmp_path, f"collections: {{r: {{index: '{place}', index_timeout: 0.2}}}}")
+        give_tokens(config)
+        with serving(config) as base, client(base) as get:
+            reasons = [json.loads(get.get("/r/index?url=a.org").headers["reserrors"])["r"] for _ in range(4)]
+            assert ["left out" in reason for reason in reasons] == [False, False, False, True]
+            assert get.get("/r/list_sources").json()["left_out"] == ["r"]
+
+
+def test_a_key_that_is_no_index_costs_a_redis_nothing_else(redis_port: int, tmp_path: Path) -> None:
+    import redis
+
+    config = configured(tmp_path, f"collections: {{r: 'redis://127.0.0.1:{redis_port}/4/mixed:*'}}")
+    give_tokens(config)
+    with redis.Redis(port=redis_port, db=4, protocol=2) as store, serving(config) as base, client(base) as get:
+        store.set("mixed:a", "text")
+        store.zadd("mixed:b", {line("http://a.org/", S): 0})
+        for _ in range(5):
+            answer = get.get("/r/index?url=a.org")
+            assert (answer.text.count("\n"), "ResponseError" in answer.headers["reserrors"]) == (1, True)
+
+
 def test_a_redis_that_fails_is_not_asked_again_and_again(tmp_path: Path) -> None:
     """Nor does one that has the paths of files keep the next place from being tried."""
     crawl = Crawl(tmp_path / "w" / "a.warc.gz")
