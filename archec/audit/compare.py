@@ -14,10 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import to_builtins
+
 from archec.archive.opening import scratch_folder
 from archec.audit.copies import Copy, DirectoryCopy, fetch_journal, need_journals
 from archec.audit.disk import MOST
 from archec.audit.expected import Entry, change_of, entries_of
+from archec.catalogue.records import ChainLink
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.ids import is_url, slash_variant
@@ -56,15 +59,6 @@ class Difference(NamedTuple):
         return f"{self.what}: {self.path}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class Common:
-    """A batch that both have: its run, its number, its sha256."""
-
-    run: int
-    batch: int
-    sha256: str
-
-
 @dataclass(slots=True)
 class Rest:
     """The contents of one copy after the last common batch."""
@@ -80,7 +74,7 @@ class CopyReport:
     ``unlisted`` whether the copy may have later runs that cannot be seen."""
 
     relation: str = "equal"
-    common: Common | None = None
+    common: ChainLink | None = None
     here: Rest = field(default_factory=Rest)
     copy: Rest = field(default_factory=Rest)
     files: int = 0
@@ -95,8 +89,8 @@ class CopyReport:
 
     def as_value(self) -> dict[str, Any]:
         differences = dict(sorted(self.differences.items()))
-        value = asdict(self) | {"seconds": round(self.seconds, 3), "differences": differences}
-        return {"summary": "compare", "sound": self.sound, **value}
+        changed = {"common": to_builtins(self.common), "seconds": round(self.seconds, 3), "differences": differences}
+        return {"summary": "compare", "sound": self.sound, **asdict(self), **changed}
 
 
 Reporter = Callable[[Difference], None]
@@ -137,7 +131,7 @@ class _Side:
         """The sha256 of the first batch of a run; empty if there is none."""
         return next((batch.sha256 for batch in self.batches(run)), "")
 
-    def after(self, common: Common | None) -> Iterator[tuple[int, JournalBatch]]:
+    def after(self, common: ChainLink | None) -> Iterator[tuple[int, JournalBatch]]:
         """The batches after the last common one, with their runs."""
         for run in self.runs:
             if common is None or run >= common.run:
@@ -194,7 +188,7 @@ class _Comparing:
             self._fetched_path = fetch_journal(self._copy, run, self._scratch)
         return self._fetched_path
 
-    def _last_common(self) -> Common | None:
+    def _last_common(self) -> ChainLink | None:
         """Finds the last common batch: a binary search for the newest run that begins with the same batch, which tries
         the newest of all first."""
         self._meter.phase("comparing heads", None)
@@ -215,10 +209,10 @@ class _Comparing:
         for ours, theirs in zip(self._here.batches(run), self._there.batches(run), strict=False):
             if ours.sha256 != theirs.sha256:
                 break
-            common = Common(run, ours.n, ours.sha256)
+            common = ChainLink(run, ours.n, ours.sha256)
         return common
 
-    def _journals(self, common: Common | None) -> None:
+    def _journals(self, common: ChainLink | None) -> None:
         """Reports journals before the last common batch that one copy lacks."""
         if common is None:
             return
@@ -254,7 +248,7 @@ class _Comparing:
 
     # -- files ------------------------------------------------------------------------------------
 
-    def _files(self, common: Common) -> None:
+    def _files(self, common: ChainLink) -> None:
         """Looks up everything that the common journals name in both copies."""
         self._meter.phase("comparing files", None)
         for run in self._here.runs:

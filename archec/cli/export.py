@@ -10,9 +10,9 @@ import click
 from archec.cli.common import DATE, leave, opened, report_options, warn_if_unknown
 from archec.errors import Exit, UsageError
 from archec.export.checking import VaultFault
-from archec.export.run import ExportRequest, ExportSummary, VaultCheck, export_warc, verify_vault
+from archec.export.run import ExportSummary, VaultCheck, export_warc, verify_vault
 from archec.export.units import selection
-from archec.export.writing import NotExported
+from archec.export.writing import ExportRequest, NotExported
 from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.units import counted, human_duration, human_size, listed

@@ -48,7 +48,13 @@ _SOURCE_KEYS: Mapping[str, tuple[str, ...]] = {
     "wb-memento": ("timegate_url", "timemap_url", "replay_url"),
     "live": (),
 }
-_TEMPLATES = ("api_url", "replay_url", "timegate_url", "timemap_url")
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "archec": (),
+    "cdx": ("api_url",),
+    "memento": ("replay_url",),
+    "wb-memento": ("replay_url",),
+}
+"""The keys that must be given, where not all must be."""
 _REFUSED = {
     "xmlquery": "xmlquery is not supported; a CDX server is 'cdx+URL'",
     "live+": "the live web takes no URL; write '$live'",
@@ -150,7 +156,7 @@ def _settings(where: str, value: Any) -> dict[str, Any]:
     for key, item in value.items():
         name = KEYS.get(str(key))
         if name is None:
-            raise Misfit(f"{where}: unknown setting {key}{_nearest(str(key), KEYS)}")
+            raise Misfit(f"{where}: unknown setting {key}{nearest(str(key), KEYS)}")
         if name in given:
             raise Misfit(f"{where}: {spelled[name]} and {key} are the same setting; remove one of them")
         given[name], spelled[name] = item, str(key)
@@ -204,7 +210,7 @@ def _source(where: str, name: str, value: Any) -> dict[str, Any]:
     if kind == "xmlquery":
         raise Misfit(f"{where}: {_REFUSED['xmlquery']}")
     if not isinstance(kind, str) or kind not in _SOURCE_KEYS:
-        shown = "needs a type" if kind is None else f"unknown type {kind}{_nearest(str(kind), _SOURCE_KEYS)}"
+        shown = "needs a type" if kind is None else f"unknown type {kind}{nearest(str(kind), _SOURCE_KEYS)}"
         raise Misfit(f"{where}: {shown}; types are {', '.join(_SOURCE_KEYS)}")
     known = _SOURCE_KEYS[kind]
     made: dict[str, Any] = {"name": name, "type": "memento" if kind == "wb-memento" else kind}
@@ -212,7 +218,7 @@ def _source(where: str, name: str, value: Any) -> dict[str, Any]:
         if key == "type":
             continue
         if key not in known:
-            raise Misfit(f"{where}: unknown setting {key} of type {kind}{_nearest(str(key), known)}")
+            raise Misfit(f"{where}: unknown setting {key} of type {kind}{nearest(str(key), known)}")
         if not isinstance(item, str) or not item.strip():
             raise Misfit(f"{where}: {key} must be text")
         made[key] = item.strip()
@@ -220,31 +226,23 @@ def _source(where: str, name: str, value: Any) -> dict[str, Any]:
 
 
 def _completed(where: str, kind: str, made: dict[str, Any]) -> dict[str, Any]:
-    """A source with all required keys and no unknown ones."""
-
-    def needs(key: str) -> str:
-        if not made.get(key):
+    """A source with all required keys, each with a valid value."""
+    for key in _REQUIRED.get(kind, _SOURCE_KEYS[kind]):
+        if key not in made:
             raise Misfit(f"{where}: type {kind} needs {key}")
-        return str(made[key])
-
-    if kind in ("file", "zipnum", "warc", "wacz"):
-        made["path"] = _path(where, needs("path"))
-    elif kind == "redis":
-        made["redis_url"] = _redis(where, needs("redis_url"))
-    elif kind == "cdx":
-        _web(where, "api_url", needs("api_url"))
+    if made["type"] == "memento" and not ("timegate_url" in made or "timemap_url" in made):
+        raise Misfit(f"{where}: type {kind} needs timegate_url, timemap_url or both")
+    if kind == "cdx":
         made.setdefault("replay_url", _replay_of(made["api_url"], ""))
-        _web(where, "replay_url", made["replay_url"])
-    elif kind in ("memento", "wb-memento"):
-        for key in ("timegate_url", "timemap_url"):
-            if key in made:
-                _web(where, key, made[key])
-        if not (made.get("timegate_url") or made.get("timemap_url")):
-            raise Misfit(f"{where}: type {kind} needs timegate_url, timemap_url or both")
-        _web(where, "replay_url", needs("replay_url"))
-    for key in _TEMPLATES:
-        if key in made and "{url}" not in made[key]:
-            raise Misfit(f"{where}: {key} must have {{url}} in it")
+    for key in (key for key in _SOURCE_KEYS[kind] if key in made):
+        if key == "path":
+            made[key] = _path(where, made[key])
+        elif key == "redis_url":
+            _redis(where, made[key])
+        else:
+            _web(where, key, made[key])
+            if "{url}" not in made[key]:
+                raise Misfit(f"{where}: {key} must have {{url}} in it")
     return made
 
 
@@ -258,7 +256,7 @@ def _shorthand(where: str, text: str) -> dict[str, Any]:
         if text.startswith(prefix):
             raise Misfit(f"{where}: {reason}")
     if text.startswith("$"):
-        raise Misfit(f"{where}: unknown index {text}{_nearest(text, ('$live', '$archive'))}")
+        raise Misfit(f"{where}: unknown index {text}{nearest(text, ('$live', '$archive'))}")
     scheme, plus, rest = text.partition("+")
     if plus and re.fullmatch("[a-z-]+", scheme):
         if scheme in ("memento", "wb-memento"):
@@ -268,7 +266,7 @@ def _shorthand(where: str, text: str) -> dict[str, Any]:
         if scheme in ("file", "zipnum", "warc", "wacz", "archec"):
             return {"type": scheme, "path": _path(where, rest)}
         known = ("memento+", "wb-memento+", "cdx+", "cdxj+", "zipnum+", "warc+", "wacz+", "archec+")
-        raise Misfit(f"{where}: unknown prefix {scheme}+{_nearest(scheme + '+', known)}")
+        raise Misfit(f"{where}: unknown prefix {scheme}+{nearest(scheme + '+', known)}")
     if text.startswith(("http://", "https://")):
         return _memento(where, text, "id_")
     if text.startswith(("redis://", "rediss://")):
@@ -374,7 +372,7 @@ def _resource(where: str, text: str) -> dict[str, Any]:
             if rest.startswith(("redis://", "rediss://")):
                 return {"kind": "redis", "place": _redis(where, rest)}
             return {"kind": "index", "place": _path(where, rest)}
-        raise Misfit(f"{where}: unknown prefix {scheme}+{_nearest(scheme + '+', ('warc-prefix+', 'warc-index+'))}")
+        raise Misfit(f"{where}: unknown prefix {scheme}+{nearest(scheme + '+', ('warc-prefix+', 'warc-index+'))}")
     if text.startswith(("redis://", "rediss://")):
         return {"kind": "redis", "place": _redis(where, text)}
     place = _prefix(where, text)
@@ -390,6 +388,7 @@ def _prefix(where: str, text: str) -> str:
     return _path(where, text)
 
 
-def _nearest(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+def nearest(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    """What a message about an unknown word adds: the most similar known one, if there is any."""
     close = difflib.get_close_matches(word, list(known), 1, 0.5)
     return f"; did you mean {close[0]}?" if close else ""

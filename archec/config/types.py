@@ -8,7 +8,6 @@ for a list) to the checked form, and raises ValueError or ArchecError if that is
 from __future__ import annotations
 
 import datetime
-import difflib
 import ipaddress
 import re
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from archec.config.collections import CollectionConfig, Misfit, read_collections
+from archec.config.collections import CollectionConfig, Misfit, nearest, read_collections
 from archec.errors import BadName
 from archec.ids import normalise_handle, normalise_url
 from archec.units import parse_duration, parse_share, parse_size
@@ -148,8 +147,7 @@ def _rules(value: Any) -> Any:
         known = RuleConfig.__struct_fields__
         for key in rule:
             if key not in known:
-                close = difflib.get_close_matches(str(key), known, 1, 0.5)
-                raise Misfit(f"rule {number}: unknown key {key}" + (f"; did you mean {close[0]}?" if close else ""))
+                raise Misfit(f"rule {number}: unknown key {key}{nearest(str(key), known)}")
         if rule.get("rights") not in RIGHTS:
             raise Misfit(f"rule {number}: rights must be one of {', '.join(RIGHTS)}")
         fixed = {key: _networks(_listed(item)) if key == "networks" else item for key, item in rule.items()}

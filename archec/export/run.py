@@ -14,7 +14,7 @@ from archec.export.checking import VaultFault, read_unit
 from archec.export.observations import collect_visits
 from archec.export.units import Unit, UnitSelection, units
 from archec.export.vault import open_vault, sweep
-from archec.export.writing import MAX_BYTES, ExportPlan, NotExported, UnitResult, unit_exporter
+from archec.export.writing import ExportPlan, ExportRequest, NotExported, UnitResult, unit_exporter
 from archec.progress import Meter
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
@@ -29,22 +29,6 @@ _AHEAD = 6
 _HINT = "possibly out of memory; start the export again"
 
 OnNotExported = Callable[[NotExported | VaultFault], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ExportRequest:
-    """The contents and the directory of an export.
-
-    ``since`` is the first tist to export. ``dry`` writes nothing. ``revisits`` includes the visits that found files
-    unchanged. ``max_bytes`` is the size at which a new WARC file is begun.
-    """
-
-    folder: Path
-    wanted: UnitSelection = field(default_factory=UnitSelection)
-    since: int = 0
-    dry: bool = False
-    revisits: bool = True
-    max_bytes: int = MAX_BYTES
 
 
 @dataclass(slots=True)
@@ -101,10 +85,8 @@ def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: 
             meter.phase("reading journals", None)
             retracted = archive.catalogue.retracted_runs()
             visits = collect_visits(archive.layout, position, request.since, scratch, meter.at, retracted=retracted)
-        plan = ExportPlan(
-            archive.layout, config.database, config.base, vault, visits, scratch,
-            request.since, position.stamp or position.run, request.dry, request.max_bytes,
-        )  # fmt: skip
+        state = position.stamp or position.run
+        plan = ExportPlan(archive.layout, config.database, config.base, vault, visits, scratch, state, request)
         try:
             meter.phase("exporting series", None)
             with closing(_exported(archive, plan, request.wanted)) as results:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
@@ -22,8 +22,6 @@ _CODE = re.compile(r"[^\s:/\\\x00-\x1f\x7f]+")
 _LAST = "\U0010ffff"
 _MAX_CODE = 80
 """Maximum length in bytes of the code of an archive or a series in a file name; longer ones are cut and hashed."""
-_JUMP = 4000
-"""Number of templates of a series after which the search for the next series skips the rest."""
 
 
 class Unit(NamedTuple):
@@ -95,16 +93,16 @@ def units(catalogue: Catalogue, wanted: UnitSelection) -> Iterator[Unit]:
         if next(tobis_of(catalogue, unit), None) is not None:
             yield unit
         return
-    prefix, start = "", ""
-    if not wanted.archive and next(catalogue.ingests(), None) is not None:
-        yield FILESETS
+    prefix, seen = "", set[int]()
     if wanted.archive:
-        prefix, start = f"RePEc:{wanted.archive}:", f"RePEc:{wanted.archive}9{_LAST}"
         own = Unit(wanted.archive, "")
+        prefix, seen = f"RePEc:{wanted.archive}:", {_key(own)}
         if next(tobis_of(catalogue, own), None) is not None:
             yield own
-    seen = {_key(Unit(wanted.archive, ""))} if wanted.archive else set()
-    for unit in _walk(catalogue, start, prefix):
+    elif next(catalogue.ingests(), None) is not None:
+        yield FILESETS
+    ids = takewhile(lambda obi: obi.startswith(prefix), (row.id for row in catalogue.scan(prefix)))
+    for unit, _ in groupby(ids, unit_of):  # a unit may come again: "RePEc:aaa:x-y:1" sorts before "RePEc:aaa:x:1"
         key = _key(unit)
         if key not in seen:
             seen.add(key)
@@ -113,27 +111,6 @@ def units(catalogue: Catalogue, wanted: UnitSelection) -> Iterator[Unit]:
 
 def _key(unit: Unit) -> int:
     return xxh3_64_intdigest("\0".join(unit).encode("utf-8", "surrogatepass"))
-
-
-def _walk(catalogue: Catalogue, after: str, prefix: str) -> Iterator[Unit]:
-    """The units of all ids with ``prefix``, possibly repeated. Skips most templates of a large unit."""
-    jump: str | None = after
-    while jump is not None:
-        after, jump = jump, None
-        before, passed = None, 0
-        for row in catalogue.scan(after):
-            if not row.id.startswith(prefix):
-                if row.id > prefix:
-                    return
-                continue
-            unit = unit_of(row.id)
-            if unit != before:
-                before, passed = unit, 0
-                yield unit
-            passed += 1
-            if passed == _JUMP and unit.series and row.id.startswith(_prefix(unit)):
-                jump = max(_prefix(unit) + _LAST, row.id)
-                break
 
 
 def tobis_of(catalogue: Catalogue, unit: Unit) -> Iterator[Obi]:

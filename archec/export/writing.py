@@ -19,7 +19,7 @@ from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
 from archec.export.checking import Extents, VaultFault
 from archec.export.observations import Visits, collect, observation_of
-from archec.export.units import Unit
+from archec.export.units import Unit, UnitSelection
 from archec.export.vault import TempFile, Vault, WarcFile
 from archec.store.durable import Disk, fsync_dir, hit, storage_errors
 from archec.store.layout import Layout
@@ -53,11 +53,26 @@ class Unusable(ArchecError):
         self.failed = failed
 
 
+class ExportRequest(NamedTuple):
+    """The contents and the directory of an export.
+
+    ``since`` is the first tist to export. ``dry`` writes nothing. ``revisits`` includes the visits that found files
+    unchanged. ``max_bytes`` is the size at which a new WARC file is begun.
+    """
+
+    folder: Path
+    wanted: UnitSelection = UnitSelection()
+    since: int = 0
+    dry: bool = False
+    revisits: bool = True
+    max_bytes: int = MAX_BYTES
+
+
 class ExportPlan(NamedTuple):
     """The environment for the export of every unit.
 
     ``url`` of the catalogue is relative to ``base``. ``visits`` is the file of visits, None without revisits.
-    ``since`` is the first tist to export, ``state`` the tist of the archive's state. ``dry`` writes nothing.
+    ``state`` is the tist of the archive's state.
     """
 
     layout: Layout
@@ -66,10 +81,8 @@ class ExportPlan(NamedTuple):
     vault: Vault
     visits: Path | None
     scratch: Path
-    since: int
     state: int
-    dry: bool
-    max_bytes: int = MAX_BYTES
+    request: ExportRequest
 
 
 @dataclass(slots=True)
@@ -78,7 +91,6 @@ class UnitResult:
     new WARC files; observations that could not be exported (``failed`` is their number, ``named`` the first ones);
     faults of existing files."""
 
-    unit: Unit
     records: dict[str, int] = field(default_factory=dict)
     existing: int = 0
     payload: int = 0
@@ -97,7 +109,7 @@ def unit_exporter(plan: ExportPlan) -> Callable[[Unit], UnitResult]:
             catalogue = stack.enter_context(open_catalogue(plan.url, base=plan.base, read_only=True))
             visits = Visits(plan.visits) if plan.visits is not None else None
             wanted = stack.enter_context(SortedLines(plan.scratch))
-            collect(catalogue, plan.layout, unit, visits, plan.since, plan.scratch, wanted)
+            collect(catalogue, plan.layout, unit, visits, plan.request.since, plan.scratch, wanted)
             return _UnitExport(plan, unit).run(wanted)
 
     return export
@@ -106,7 +118,7 @@ def unit_exporter(plan: ExportPlan) -> Callable[[Unit], UnitResult]:
 class _UnitExport:
     def __init__(self, plan: ExportPlan, unit: Unit) -> None:
         self._plan, self._unit, self._vault = plan, unit, plan.vault
-        self._result = UnitResult(unit)
+        self._result = UnitResult()
         self._disk = Disk()
         self._number = 0
         self._stack = ExitStack()
@@ -120,7 +132,7 @@ class _UnitExport:
         """Merges, writes and publishes the unit."""
         if self._is_up_to_date(wanted):
             return self._result
-        self._result, extents = UnitResult(self._unit), Extents()
+        self._result, extents = UnitResult(), Extents()
         with self._stack:
             for prefix, seen, line in _merged(wanted, self._vault.lines(self._unit)):
                 self._forget_digests(prefix)
@@ -154,12 +166,12 @@ class _UnitExport:
     def _keep(self, line: IndexLine) -> None:
         if payload := line.payload():
             self._digests[_uri(line.prefix)] = payload
-        if not self._plan.dry:
+        if not self._plan.request.dry:
             self._to_index(line.line)
 
     def _add(self, prefix: bytes, seen: Observation) -> None:
         result = self._result
-        if self._plan.dry:
+        if self._plan.request.dry:
             result.records[seen.kind] = result.records.get(seen.kind, 0) + 1
             result.payload += seen.size if seen.kind in ("response", "resource") else 0
             return
@@ -203,7 +215,7 @@ class _UnitExport:
 
     def _warc(self) -> WarcFile:
         """The current file, or a new one if there is none or the current one is large enough."""
-        if self._warcs and self._warcs[-1].size < self._plan.max_bytes:
+        if self._warcs and self._warcs[-1].size < self._plan.request.max_bytes:
             return self._warcs[-1]
         if self._warcs:
             self._warcs[-1].temp.finish()

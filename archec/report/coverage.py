@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -215,20 +216,16 @@ def coverage_of_filesets(catalogue: Catalogue) -> CoverageRow:
 
 
 def _works(tobis: Iterator[TobiFiles], meter: Meter) -> Iterator[TobiFiles]:
-    known: dict[str, bool] = {}
-    number = 0
-    for tobi in tobis:
-        kind = tobi.type
-        work = known.get(kind)
-        if work is None:
-            work = kind_of(kind).family == "work"
-            if len(known) < 1000:
-                known[kind] = work
-        if work and tobi.held:
-            number += 1
-            if number % _TOGETHER == 0:
-                meter.at(number)
-            yield tobi
+    held = (tobi for tobi in tobis if tobi.held and _is_work(tobi.type))
+    for number, tobi in enumerate(held, 1):
+        if number % _TOGETHER == 0:
+            meter.at(number)
+        yield tobi
+
+
+@lru_cache(1000)
+def _is_work(kind: str) -> bool:
+    return kind_of(kind).family == "work"
 
 
 def _count(row: CoverageRow, work: TobiFiles, states: dict[str, FileState]) -> None:

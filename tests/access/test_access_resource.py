@@ -36,8 +36,9 @@ from archec.access.sources import Errors
 from archec.archive.opening import opened
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, parse
-from archec.export.run import ExportRequest, export_warc
+from archec.export.run import export_warc
 from archec.export.units import UnitSelection
+from archec.export.writing import ExportRequest
 from archec.ids import target_uri, urlkey
 from archec.progress import Meter
 

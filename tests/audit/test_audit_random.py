@@ -20,9 +20,9 @@ from archec.archive.opening import opened
 from archec.audit.last_checked import memory_path
 from archec.audit.repair import write_descriptor
 from archec.export.checking import VaultFault
-from archec.export.run import ExportRequest, export_warc, verify_vault
+from archec.export.run import export_warc, verify_vault
 from archec.export.units import UnitSelection
-from archec.export.writing import NotExported
+from archec.export.writing import ExportRequest, NotExported
 from archec.progress import Meter
 
 SEED = int(os.environ.get("ARCHEC_TEST_SEED", "14"))

@@ -19,9 +19,9 @@ from warcio.archiveiterator import ArchiveIterator
 
 from archec.archive.opening import Archive
 from archec.config import Config, load
-from archec.export.run import ExportRequest, ExportSummary, export_warc
+from archec.export.run import ExportSummary, export_warc
 from archec.export.units import UnitSelection
-from archec.export.writing import NotExported
+from archec.export.writing import ExportRequest, NotExported
 from archec.progress import Meter
 from archec.store.layout import Layout, open_layout
 
