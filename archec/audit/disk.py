@@ -33,7 +33,7 @@ MOST = 100_000
 _OURS = frozenset({DESCRIPTOR, NAMASTE, LOCK, RUNS, QUARANTINE, "lost+found"})
 _THREE = re.compile(r"[0-9]{3}")
 _DIGITS = re.compile(r"[0-9]{1,12}")
-_FAN = re.compile(r"[0-9a-f]{2}")
+FAN = re.compile(r"[0-9a-f]{2}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 NameKind = Literal["file", "link", "temp", "other"]
@@ -109,7 +109,7 @@ def _unreadable(directory: str, error: StorageFailed) -> Finding:
 
 def _misfit(layout: Layout, fd: int, name: str, path: str, depth: int) -> tuple[str, str] | None:
     """Why a name is not that of a directory of the store; None if it is."""
-    pattern = (_THREE, _THREE, _DIGITS, _FAN)[depth]
+    pattern = (_THREE, _THREE, _DIGITS, FAN)[depth]
     fits = pattern.fullmatch(name) is not None
     if fits and depth == 2:
         try:

@@ -25,6 +25,8 @@ _SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","
 _HELD = re.compile(rb'"(?:put|kept)":\{[^}]*":"')
 _OBI = b'{"type":"obi"'
 _TOBI = "RePEc:"
+_FEW = 50
+"""Number of ids below which each is looked up: a scan passes over many rows."""
 _SCAN_SLACK = 2000
 """Number of rows, in addition to four times the wanted ones, after which a scan stops."""
 
@@ -123,7 +125,7 @@ def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
 
 def _scanned(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
     """Most of ``ids``, if they are dense among all ids: a scan costs a tenth of individual lookups."""
-    if len(ids) < 2:
+    if len(ids) < _FEW:
         return {}
     wanted, least, most = set(ids), min(ids), max(ids)
     found: dict[str, Known] = {}

@@ -41,7 +41,7 @@ from archec.catalogue.records import ObiChange
 from archec.digest import Digests
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.ids import is_url, slash_variant
-from archec.store.journal_reader import JournalBatch, journal_of
+from archec.store.journal_reader import journal_of
 from archec.store.layout import RUNS, Layout
 from archec.store.reader import Chain, Directories, follow
 from archec.workers.pool import Pool
@@ -292,9 +292,8 @@ def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objectio
     return about(theirs.code, entry, path, f"its bytes are those of the journal, and {theirs.message}", entry.sha256)
 
 
-_WEIGHT = 2000
-"""Weight of a full chunk. A line weighs 1, or more if it is about a fobi, whose file is larger."""
-_FOBI_WEIGHT = 30
+_WEIGHT, _FOBIS = 2000, 66
+"""Maximum number of lines of a chunk: about templates, or about fobis, whose files are larger."""
 _FOBI = b'{"type":"obi","kind":"fobi"'
 _INLINE = 900
 """Weight that is processed without workers: less than that of a full chunk."""
@@ -316,25 +315,38 @@ class Tools(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The lines ``first`` to ``last`` of the journal at ``path`` (relative), counting only those that name something;
-    ``where`` names their batches. ``end``: a finished journal ends here. ``compare``: the catalogue has followed the
-    journal up to here. ``weight`` is an estimate of the work; a small file counts 1."""
+    """Lines of the journal at ``path`` (relative), counting only those that name something, from ``first`` on;
+    ``batches`` are the first and the last of their batches. ``compare``: the catalogue has followed the journal up to
+    here. ``weight`` is an estimate of the work; a small file counts 1. ``end``: a finished journal ends here."""
 
     path: str
     run: int
     first: int
-    last: int
-    where: str
-    end: bool
-    compare: bool
-    lines: list[bytes]
-    weight: int
+    lines: list[bytes] = []
+    batches: tuple[int, ...] = ()
+    compare: bool = True
+    weight: int = 0
+    end: bool = False
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.lines) - 1
+
+    @property
+    def where(self) -> str:
+        """For messages about a line."""
+        return "batch " + " to ".join(map(str, dict.fromkeys(self.batches)))
+
+    def plus(self, lines: list[bytes], weight: int, batch: int, *, compare: bool) -> Chunk:
+        """The chunk with further lines, of the same or the next batch."""
+        batches, weight = (*self.batches[:1], batch), self.weight + weight
+        return self._replace(lines=self.lines + lines, batches=batches, compare=compare, weight=weight)
 
     def cut(self, most: int) -> Chunk:
         """The chunk, limited to its first ``most`` lines."""
         if len(self.lines) <= most:
             return self
-        return self._replace(last=self.first + most - 1, lines=self.lines[:most], end=False)
+        return self._replace(lines=self.lines[:most], end=False)
 
 
 class Seen(NamedTuple):
@@ -362,61 +374,28 @@ def inspectors(tools: Tools, inspector: Inspector, workers: int) -> Pool[Chunk, 
 
 def chunks_of(part: Part, archive: Audited, reader: Journals, memory: Memory) -> Iterator[Chunk]:
     """The lines of a part that name something, in chunks of about the same amount of work."""
-    journal = part.journal
-    path = f"{RUNS}/{journal.path.name}"
-    gathered = _Gathered(path, journal.tist, part.first)
-    named = 0
+    journal, path = part.journal, f"{RUNS}/{part.journal.path.name}"
+    chunk, named = Chunk(path, journal.tist, part.first), 0
     for batch, lines in reader.batches(journal):
-        first, last = max(0, part.first - 1 - named), len(lines)
-        if part.last is not None:
-            last = max(0, part.last - named)
-        yield from gathered.add(batch, lines[first:last], compare=archive.followed(journal.tist, batch.n))
+        first = max(0, part.first - 1 - named)
+        last = len(lines) if part.last is None else max(0, min(len(lines), part.last - named))
+        compare = archive.followed(journal.tist, batch.n)
+        most = _FOBIS if any(line.startswith(_FOBI) for line in lines[first:last]) else _WEIGHT
+        for start in range(first, last, most):
+            some = lines[start : min(start + most, last)]
+            weight = len(some) * _WEIGHT // most
+            if chunk.lines and (chunk.weight + weight > _WEIGHT or chunk.compare != compare):
+                yield chunk
+                chunk = Chunk(path, journal.tist, named + start + 1)
+            chunk = chunk.plus(some, weight, batch.n, compare=compare)
         named += len(lines)
         if part.last is not None and named >= part.last:
             break
     end = part.last is None and journal.finished and path not in reader.unread
     if end:
         memory.know_journal(journal.tist, reader.named[journal.tist], reader.ends[journal.tist])
-    yield from gathered.rest(end=end)
-
-
-class _Gathered:
-    """Collects lines for a chunk."""
-
-    def __init__(self, path: str, run: int, first: int) -> None:
-        self._path, self._run, self._first = path, run, first
-        self._lines: list[bytes] = []
-        self._batches: list[int] = []
-        self._weight = 0
-        self._compare = True
-
-    def add(self, batch: JournalBatch, lines: Sequence[bytes], *, compare: bool) -> Iterator[Chunk]:
-        """Adds lines of the next batch; yields full chunks."""
-        if self._lines and compare != self._compare:
-            yield self._chunk()
-        self._compare = compare
-        for line in lines:
-            if self._weight >= _WEIGHT:
-                yield self._chunk()
-            self._batches = [*self._batches[:1], batch.n]
-            self._lines.append(line)
-            self._weight += _FOBI_WEIGHT if line.startswith(_FOBI) else 1
-        if self._weight >= _WEIGHT // 2:
-            yield self._chunk()
-
-    def rest(self, *, end: bool) -> Iterator[Chunk]:
-        """Yields the last chunk, if it has lines or marks the ``end`` of a finished journal."""
-        if end or self._lines:
-            yield self._chunk(end=end)
-
-    def _chunk(self, *, end: bool = False) -> Chunk:
-        last = self._first + len(self._lines) - 1
-        where = "batch " + " to ".join(str(n) for n in sorted(set(self._batches)))
-        chunk = Chunk(
-            self._path, self._run, self._first, last, where, end, self._compare, self._lines, self._weight
-        )
-        self._lines, self._batches, self._first, self._weight = [], [], last + 1, 0
-        return chunk
+    if end or chunk.lines:
+        yield chunk._replace(end=end)
 
 
 # -- in a worker ------------------------------------------------------------------------------------

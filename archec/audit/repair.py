@@ -7,7 +7,6 @@ that describe the tree, ``layout.json`` and ``0=archec_1.0``, are rewritten if t
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from archec.archive.journal import records_in
 from archec.archive.opening import Archive, scratch_folder
-from archec.audit.disk import judge
+from archec.audit.disk import FAN, judge
 from archec.audit.expected import Entry
 from archec.audit.findings import BY_COPY, Finding
 from archec.audit.journals import Gap
@@ -36,8 +35,6 @@ from archec.tist import tist_path
 
 if TYPE_CHECKING:
     from archec.audit.copies import Copy  # imports an HTTP client, which is rarely needed
-
-_FAN = re.compile(r"[0-9a-f]{2}")
 
 
 class Repair:
@@ -360,4 +357,4 @@ def _is_fanned(layout: Layout, tist: int) -> bool:
     """Whether there is one more directory between a tist's directory and its obis."""
     directory = layout.root / tist_path(tist)
     with storage_errors(directory), os.scandir(directory) as entries:
-        return any(_FAN.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False) for entry in entries)
+        return any(FAN.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False) for entry in entries)

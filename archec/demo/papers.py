@@ -22,9 +22,7 @@ _LINE, _LINES = 84, 46
 """Characters per line and lines per page, at 11 points on A4."""
 
 
-def write_pdf(
-    pages: Sequence[str], *, title: str = "", created: str = "D:20090101000000Z", compress: bool = True
-) -> bytes:
+def write_pdf(pages: Sequence[str], *, title: str = "", created: str = "D:20090101000000Z") -> bytes:
     """A PDF with these pages, each truncated to what fits; an empty page is blank.
 
     ``created`` is the /CreationDate, from which the /ID is derived: renderings with different dates have different
@@ -42,7 +40,7 @@ def write_pdf(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 {_WIDTH} {_HEIGHT}] /Contents {6 + 2 * number} 0 R "
             "/Resources << /Font << /F1 3 0 R >> >> >>".encode("ascii")
         )
-        objects.append(_stream(_content(text), compress))
+        objects.append(_stream(_content(text)))
     return write_objects(objects, info=4, identity=created)
 
 
@@ -78,9 +76,7 @@ def _content(text: str) -> bytes:
     return b"BT /F1 11 Tf %d TL %d %d Td\n%sET\n" % (_LEADING, _MARGIN, top, shown)
 
 
-def _stream(content: bytes, compress: bool) -> bytes:
-    if not compress:
-        return b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content)
+def _stream(content: bytes) -> bytes:
     packed = zlib.compress(content, 9)
     return b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(packed), packed)
 

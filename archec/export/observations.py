@@ -159,9 +159,8 @@ def collect(
                 mentioned.add(url.encode("utf-8", "surrogatepass"))
         targets = observe(mentioned)
     for _ in range(_MAX_HOPS):
-        with targets:
-            further = observe(targets)
-        targets = further
+        with targets as urls:
+            targets = observe(urls)
         if targets.empty:
             break
     targets.close()
