@@ -179,7 +179,7 @@ def _sources_and_resources(where: str, label: str, given: Mapping[str, Any]) -> 
     return {
         "name": label,
         "sources": sources,
-        "resources": _resources(where, given.get("resource"), "resource" in given),
+        "resources": _resources(where, given.get("resource", "$live")),
         "timeout": _timeout(where, given.get("index_timeout", DEFAULT_TIMEOUT)),
         "grouped": "index_group" in given,
     }
@@ -350,9 +350,7 @@ def _path(where: str, text: str) -> str:
 # -- resources --------------------------------------------------------------------------------------
 
 
-def _resources(where: str, value: Any, given: bool) -> list[dict[str, Any]]:
-    if not given:
-        return [{"kind": "live"}]
+def _resources(where: str, value: Any) -> list[dict[str, Any]]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         raise Misfit(f"{where}: resource must be a path, a URL or $live, or a list of these")

@@ -139,10 +139,6 @@ class WarcFile:
         # warcio only calls write and flush of its output.
         self._writer = WARCWriter(cast(io.BufferedIOBase, self.temp), gzip=True, warc_version=WARC_VERSION)
 
-    @property
-    def size(self) -> int:
-        return self.temp.size
-
     def write(self, record: ArcWarcRecord) -> tuple[int, int]:
         """Adds a record and closes its stream; returns offset and length of its gzip member. If that fails, nothing of
         the record is left in the file."""

@@ -215,7 +215,7 @@ class _UnitExport:
 
     def _warc(self) -> WarcFile:
         """The current file, or a new one if there is none or the current one is large enough."""
-        if self._warcs and self._warcs[-1].size < self._plan.request.max_bytes:
+        if self._warcs and self._warcs[-1].temp.size < self._plan.request.max_bytes:
             return self._warcs[-1]
         if self._warcs:
             self._warcs[-1].temp.finish()
@@ -244,7 +244,7 @@ class _UnitExport:
         hit("export.before-files")
         for warc in self._warcs:
             warc.temp.publish()
-            self._result.written += warc.size
+            self._result.written += warc.temp.size
             self._result.files.append(self._vault.filename(warc.temp.path))
             hit("export.after-file")
         hit("export.before-index")

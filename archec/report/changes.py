@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from archec.archive.lookup import Held, give, held_at
 from archec.archive.opening import Archive
-from archec.catalogue.documents import START, Moment
+from archec.catalogue.documents import Moment
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi
 from archec.errors import CorruptArchive, NotHeld, UsageError
@@ -65,7 +65,7 @@ class ChangesQuery(NamedTuple):
 
 def changes(catalogue: Catalogue, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
     """Incidences by (tist, id)."""
-    after = Moment(query.since, "") if query.since > 0 else START
+    after = Moment(query.since, "")
     found = _in_time(catalogue, query, {kind: catalogue.incidences(kind, after) for kind in query.kinds})
     return (one for one in found if one.run < query.until_run)
 

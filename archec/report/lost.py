@@ -15,7 +15,7 @@ from archec.archive.claims import Evidence, last_seen
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of
-from archec.catalogue.documents import START, Moment
+from archec.catalogue.documents import Moment
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi
 from archec.ids import archive_of
@@ -115,7 +115,7 @@ def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
     """The obis that were lost and returned, by the tist of their return."""
     catalogue = archive.catalogue
     evidence = evidence_of(catalogue)
-    streams = {kind: _until(query.until, catalogue.returned(kind, _start(query))) for kind in query.kinds}
+    streams = {kind: _until(query.until, catalogue.returned(kind, Moment(query.since, ""))) for kind in query.kinds}
     for kind, moments in chunks_in_time(streams):
         ids = [moment.id for moment in moments]
         obis = catalogue.obis(kind, ids)
@@ -134,10 +134,6 @@ def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
 # -- when -----------------------------------------------------------------------------------------
 
 
-def _start(query: LostQuery) -> Moment:
-    return Moment(query.since, "") if query.since > 0 else START
-
-
 def _until(tist: int, moments: Iterator[Moment]) -> Iterator[Moment]:
     return takewhile(lambda moment: moment.tist < tist, moments)
 
@@ -148,7 +144,7 @@ def _lost_moments(
     until = min(query.until, int(query.now - query.at_least) + 1) if query.at_least else query.until
     if few is not None:
         return _until(until, (moment for moment in few.get(kind, ()) if moment.tist >= query.since))
-    moments = _until(until, catalogue.lost(kind, _start(query)))
+    moments = _until(until, catalogue.lost(kind, Moment(query.since, "")))
     if kind == "tobi" and query.archive:
         return (moment for moment in moments if archive_of(moment.id) == query.archive)
     return moments
