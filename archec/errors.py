@@ -52,6 +52,9 @@ class Exit(IntEnum):
 
 
 _GRAVEST = (
+    Exit.USAGE,
+    Exit.LOCKED,
+    Exit.NOT_HELD,
     Exit.CORRUPT,
     Exit.OPERATOR_ERROR,
     Exit.INTERRUPTED,
@@ -63,11 +66,10 @@ _GRAVEST = (
 
 
 def gravest(codes: Iterable[Exit]) -> Exit:
-    """The exit code of a command to which several apply. A code without a rank (usage, lock) is never combined: a
-    command that ends with it has done nothing else."""
-    given = set(codes) - {Exit.DONE}
-    unranked = given.difference(_GRAVEST)
-    return min(unranked) if unranked else next((code for code in _GRAVEST if code in given), Exit.DONE)
+    """The exit code of a command to which several apply. Usage, lock and not held come first: a command that ends with
+    one of them has done nothing else."""
+    given = set(codes)
+    return next((code for code in _GRAVEST if code in given), Exit.DONE)
 
 
 def gravest_of_items(codes: Iterable[Exit]) -> Exit:

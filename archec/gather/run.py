@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Commits, Committer, check_space, committing
-from archec.archive.opening import Archive, locked
+from archec.archive.opening import Archive, locked, scratch_folder
 from archec.archive.recovery import LastRun, last_run, refuse_past
 from archec.archive.report import NOT_ASKED, Report
 from archec.archive.runs import beginning, close_interrupted_run, end_run, recounted, stop_run, sweep
@@ -255,7 +254,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
     chosen = hashed(choose(config, options.file, options.as_of, run), meter)
     report = Report(run, chosen.tist, chosen.form, chosen.source, state="dry-run")
     with ExitStack() as stack:
-        spool = stack.enter_context(_scratch(config, run))
+        spool = stack.enter_context(Spool(stack.enter_context(scratch_folder(config)) / "spool"))
         if known:
             next(read_batches(known[-1].path), None)  # refuses journals of another version, which no run would follow
             catalogue = open_catalogue(config.database, base=config.base, read_only=True)
@@ -303,19 +302,6 @@ def _unknown(catalogue: Catalogue, urls: SortedLines) -> int:
     while chunk := list(islice(rest, _LOOKED_UP)):
         number += len(chunk) - len(catalogue.obis("fobi", chunk))
     return number
-
-
-@contextmanager
-def _scratch(config: Config, run: int) -> Iterator[Spool]:
-    """A separate spool; the work directory is removed again if it did not exist."""
-    missing = not config.work_path.exists()
-    try:
-        with Spool(config.work_path / f"dry-{run}-{os.getpid()}") as spool:
-            yield spool
-    finally:
-        if missing:
-            with suppress(OSError):
-                config.work_path.rmdir()
 
 
 def visit_files(of: Environment) -> str:

@@ -20,7 +20,6 @@ from archec.redif.schema import Family, Role, Spec, spec_of, usual_specs
 
 _NEXT = re.compile(r"\n([A-Za-z][A-Za-z0-9#-]{0,99})[ \t]*:")
 _CONFLICT = ("<<<<<<<", ">>>>>>>", "=======", "||||||| ")
-_new = tuple.__new__  # what the constructor of a NamedTuple calls; half the time in the hottest loops
 
 Row = tuple[str, str]
 """Canonical name and value of a field: the cheapest form, used in templates and clusters."""
@@ -148,15 +147,15 @@ def grouped(specs: Sequence[Spec], values: Sequence[str]) -> tuple[tuple[Cluster
         if role == "person":
             inner: list[Cluster] = []
             inner_of[prefix] = inner
-            top.append(_new(Cluster, (role, prefix, rows, inner)))
+            top.append(Cluster(role, prefix, rows, inner))
             rows_of.pop(f"{prefix}-Workplace", None)
         elif parent:
             if parent not in inner_of:
                 rows_of[parent], inner_of[parent] = [], []
                 top.append(Cluster("person", parent, rows_of[parent], inner_of[parent]))
-            inner_of[parent].append(_new(Cluster, (role, prefix, rows, ())))
+            inner_of[parent].append(Cluster(role, prefix, rows))
         else:
-            top.append(_new(Cluster, (role, prefix, rows, ())))
+            top.append(Cluster(role, prefix, rows))
     return tuple(top), keyless
 
 

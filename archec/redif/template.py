@@ -34,7 +34,6 @@ _FIELD_LINE = re.compile(rb"([A-Za-z][A-Za-z0-9#-]*)[ \t]*:(?!//)")
 _USUAL = 100
 """Maximum length of a ``Template-Type:`` whose meaning is cached, in characters."""
 _name = itemgetter(0)
-_new = tuple.__new__  # what the constructor of a NamedTuple calls, in half the time
 
 
 class Template(NamedTuple):
@@ -224,10 +223,7 @@ def _template(names: list[str], raws: list[str], path: str, first_line: int, pla
         second = lines[handles[1]] if again else first_line
         found = _template_problems(shown(path), first_line, second, handle, obi)
         problems = (*found, *_field_problems(shown(path), lines, canonical, keyless, raws))
-    return _new(
-        Template,
-        (kind, version, family, handle, obi, first_line, canonical, values, raws, clusters, problems),
-    )
+    return Template(kind, version, family, handle, obi, first_line, canonical, values, raws, clusters, problems)
 
 
 def _kind(name: str, raw: str) -> Kind:
