@@ -189,6 +189,11 @@ def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
     return ConfigError(f"{path}: cannot be read: {error.strerror}", hint=whose(error, path))
 
 
+def unreadable_directory(path: Path, error: OSError) -> DataSetError:
+    """The error for a directory of a data set, or of several, that cannot be read."""
+    return DataSetError(f"cannot read the directory {path}: {error.strerror}", hint=whose(error, path))
+
+
 def whose(error: OSError, path: str | os.PathLike[str]) -> str:
     """The hint for a path that was refused: whose it is, or its directory, and to whom. Empty for other errors."""
     if not isinstance(error, PermissionError):

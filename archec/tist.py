@@ -57,12 +57,9 @@ def tist_path(tist: int) -> str:
 
 def tist_of_path(path: str) -> int:
     """The tist of a relative directory in the form of :func:`tist_path`. Raises :class:`BadName`."""
-    parts = path.split("/")
-    digits = "".join(parts)
-    if len(parts) != 3 or len(parts[0]) != 3 or len(parts[1]) != 3 or not digits.isdecimal():
-        raise BadName(f"{path!r} is not the directory of a tist")
-    tist = int(digits[::-1])
-    if tist_path(tist) != path:
+    digits = path.replace("/", "")
+    tist = int(digits[::-1]) if digits.isdecimal() else -1
+    if tist < 0 or tist_path(tist) != path:
         raise BadName(f"{path!r} is not the directory of a tist")
     return tist
 

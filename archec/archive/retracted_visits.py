@@ -8,7 +8,6 @@ undone. The same holds for the records of hosts, for losses held back, and for d
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing
 from itertools import groupby
 from typing import NamedTuple
 
@@ -117,7 +116,7 @@ def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
     work = archive.work
     with storage_errors(work):
         work.mkdir(parents=True, exist_ok=True)
-    with closing(SortedLines(work)) as lines:
+    with SortedLines(work) as lines:
         others = _collect(archive, run, out, lines)
         for _, group in groupby(lines, key=lambda line: line.partition(b"\0")[0]):
             facts = _Facts(map(_parsed, group))

@@ -335,10 +335,6 @@ class Catalogue(Closing, ABC):
     def clear(self) -> None:
         """Empties the catalogue (for a rebuild; the archive directory is not touched)."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Closes the connection to the database."""
-
 
 def is_text(obi: str) -> bool:
     """Whether a database can hold this id at all. One with a lone surrogate cannot be stored, so it is never known."""

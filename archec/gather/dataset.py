@@ -17,7 +17,16 @@ from archec.archive.recovery import LastRun
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config
-from archec.errors import BadName, DamagedDataSet, DataSetError, RetractedDataSet, UndatedDataSet, UsageError, whose
+from archec.errors import (
+    BadName,
+    DamagedDataSet,
+    DataSetError,
+    RetractedDataSet,
+    UndatedDataSet,
+    UsageError,
+    unreadable_directory,
+    whose,
+)
 from archec.gather.reading import Reading
 from archec.progress import Meter
 from archec.tist import MAX_TIST, date_in_name, iso, stamp
@@ -178,8 +187,7 @@ def _tarballs_in(path: Path) -> Sequence[Path]:
     try:
         names = sorted(one.name for one in path.iterdir() if _TARBALL.fullmatch(one.name)) if path.is_dir() else []
     except OSError as error:
-        message = f"cannot read the directory {path}: {error.strerror}"
-        raise DataSetError(message, hint=whose(error, path)) from error
+        raise unreadable_directory(path, error) from error
     return [path / name for name in names] or [path]
 
 

@@ -30,7 +30,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config
 from archec.digest import sha256_hex
-from archec.errors import DataSetError, StorageFailed, whose
+from archec.errors import DataSetError, StorageFailed, unreadable_directory
 from archec.gather.options import Options
 from archec.gather.spool import ChunkRead, SeenRow, line_of, row_of
 from archec.redif.files import PART, Blob, template_names
@@ -126,8 +126,7 @@ class DirectoryMemory(Database):
         except BaseException as error:
             super().close()
             if isinstance(error, OSError):
-                message = f"cannot read the directory {self._root}: {error.strerror}"
-                raise DataSetError(message, hint=whose(error, self._root)) from error
+                raise unreadable_directory(self._root, error) from error
             raise
 
     def close(self) -> None:

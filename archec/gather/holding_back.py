@@ -21,6 +21,7 @@ from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.runs import newest_first
 from archec.catalogue.records import ObiChange
+from archec.closing import Closing
 from archec.config import Config
 from archec.gather.merging import HeldCounts
 from archec.gather.options import options_of
@@ -83,7 +84,7 @@ def undecided(archive: Archive, report: Report) -> Iterator[str]:
             return
 
 
-class GoneFiles:
+class GoneFiles(Closing):
     """The confirmed losses, in the scratch space of a run."""
 
     def __init__(self, folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -312,7 +312,7 @@ def visit_files(of: Environment) -> str:
     must stop.
     """
     of.meter.phase("planning visits", None)
-    with of.report.timed("files"), closing(GoneFiles(of.spool.folder)) as gone:
+    with of.report.timed("files"), GoneFiles(of.spool.folder) as gone:
         for url in undecided(of.archive, of.report):
             gone.add(url)
         state = _visit(of, gone.add)

@@ -14,7 +14,6 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from archec.closing import Closing
 from archec.errors import StorageFailed
 from archec.ids import host_of
 from archec.redif.precedence import rank
@@ -113,7 +112,7 @@ class Loss(NamedTuple):
 _decode = msgspec.json.Decoder(SeenRow).decode
 
 
-class Spool(Closing):
+class Spool(Database):
     """The scratch database of a run; a context manager that removes all of it at the end."""
 
     def __init__(self, folder: Path) -> None:
@@ -121,24 +120,23 @@ class Spool(Closing):
         shutil.rmtree(folder, ignore_errors=True)
         with storage_errors(folder):
             folder.mkdir(parents=True)
-        self._file = Database(folder / "spool.sqlite", _ROLE)
-        self._db = self._file.connection
+        super().__init__(folder / "spool.sqlite", _ROLE)
         try:
-            with self._file.translated():
-                self._db.executescript(_SCHEMA)
+            with self.translated():
+                self.connection.executescript(_SCHEMA)
         except BaseException:
-            self._file.close()
+            super().close()
             raise
         self._seen = SortedLines(folder, in_memory=_IN_MEMORY)
 
     def close(self) -> None:
-        self._file.close()
+        super().close()
         self._seen.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def add(self, chunks: Iterable[ChunkRead]) -> None:
         """Adds the results of a reading worker. A file counts as read only if all of its parts were read."""
-        with self._file.transaction() as db:
+        with self.transaction() as db:
             db.executemany(
                 "INSERT INTO files VALUES (?,?,?,?,?,?) ON CONFLICT (path, member) DO UPDATE SET"
                 " read = min(read, excluded.read), found = max(found, excluded.found),"
@@ -153,28 +151,28 @@ class Spool(Closing):
         """Members of a tarball that a later member of the same path replaces."""
         later = "SELECT 1 FROM files d WHERE d.path = f.path AND d.member > f.member"
         sql = f"SELECT member FROM files f WHERE EXISTS ({later})"
-        return frozenset([member for (member,) in self._file.fetch(sql)])
+        return frozenset([member for (member,) in self.fetch(sql)])
 
     def count(self) -> tuple[int, int]:
         """The number of files, and of those that could not be read."""
-        ((files, read),) = self._file.fetch("SELECT count(*), coalesce(sum(read), 0) FROM files")
+        ((files, read),) = self.fetch("SELECT count(*), coalesce(sum(read), 0) FROM files")
         return files, files - read
 
     def unread(self) -> frozenset[int]:
         """Members of which some part could not be read."""
-        return frozenset([member for (member,) in self._file.fetch("SELECT member FROM files WHERE read = 0")])
+        return frozenset([member for (member,) in self.fetch("SELECT member FROM files WHERE read = 0")])
 
     def places(self) -> Iterator[str]:
         """The places of all files, with repeats."""
-        with self._file.translated():
-            for (place,) in self._db.execute("SELECT place FROM files"):
+        with self.translated():
+            for (place,) in self.connection.execute("SELECT place FROM files"):
                 yield place
 
     def unreadable(self, superseded: frozenset[int]) -> Iterator[Unreadable]:
         """The files that could not be read."""
-        with self._file.translated():
+        with self.translated():
             sql = "SELECT place, found, digest, member FROM files WHERE read = 0"
-            for place, found, digest, member in self._db.execute(sql):
+            for place, found, digest, member in self.connection.execute(sql):
                 if member not in superseded:
                     yield Unreadable(place, bool(found), digest)
 
@@ -198,33 +196,33 @@ class Spool(Closing):
 
     def add_losses(self, losses: Iterable[Loss]) -> None:
         """Adds tobis that are lost according to the data set; sorted by id over all calls."""
-        with self._file.transaction() as db:
+        with self.transaction() as db:
             db.executemany("INSERT INTO losses VALUES (?,?,?)", losses)
 
     def losses(self) -> Iterator[Loss]:
         """The losses, by id."""
-        with self._file.translated():
-            for row in self._db.execute("SELECT archive, directory, id FROM losses ORDER BY rowid"):
+        with self.translated():
+            for row in self.connection.execute("SELECT archive, directory, id FROM losses ORDER BY rowid"):
                 yield Loss(*row)
 
     def add_plan(self, rows: Iterable[tuple[str, int, str]]) -> None:
         """Adds (host, rank, url) of files to visit."""
-        with self._file.transaction() as db:
+        with self.transaction() as db:
             db.executemany("INSERT OR IGNORE INTO plan VALUES (?,?,?)", rows)
 
     def replan(self, urls: Iterable[str]) -> None:
         """Replaces the plan by these URLs, in this order."""
-        self._file.fetch("DELETE FROM plan")
+        self.fetch("DELETE FROM plan")
         self.add_plan((host_of(url), rank, url) for rank, url in enumerate(urls))
 
     def plan_hosts(self) -> list[tuple[int, str, int]]:
         """(least rank, host, number of files) of every host in the plan."""
-        return self._file.fetch("SELECT min(rank), host, count(*) FROM plan GROUP BY host")
+        return self.fetch("SELECT min(rank), host, count(*) FROM plan GROUP BY host")
 
     def plan_after(self, host: str, rank: int, limit: int) -> list[tuple[int, str]]:
         """The next (rank, url) of a host."""
         sql = "SELECT rank, url FROM plan WHERE host=? AND rank>? ORDER BY rank LIMIT ?"
-        return self._file.fetch(sql, (host, rank, limit))
+        return self.fetch(sql, (host, rank, limit))
 
 
 def line_of(row: SeenRow) -> bytes:

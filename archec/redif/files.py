@@ -109,10 +109,6 @@ class DataSetSource(Closing, ABC):
     @abstractmethod
     def __iter__(self) -> Iterator[Item]: ...
 
-    @abstractmethod
-    def close(self) -> None:
-        """Ends the iteration, and closes open files. May be called repeatedly."""
-
 
 def is_template_name(path: str) -> bool:
     """Whether a file is named like a template file: ``.rdf`` or ``.redif``, in any case."""

@@ -13,7 +13,7 @@ from archec.errors import BadName
 from archec.ids import is_url, normalise_handle
 from archec.redif.encoding import begins_line, decode, looks_binary, looks_html
 from archec.redif.files import Blob
-from archec.redif.problems import Problem, shown
+from archec.redif.problems import CODES, Problem, shown
 
 _START = b"template-type"
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9#-]*[ \t]*:")
@@ -176,16 +176,16 @@ def _handle_problem(path: str, line: int, kind: str, handle: str, obi: str, agai
 def _without_templates(blob: Blob, data: bytes, problems: list[Problem]) -> bool:
     """Reports a file without templates. Returns whether it is evidence of absence."""
     if not data.strip(b"\0 \t\n\r\x0b\x0c\x1a"):
-        code, message = "empty", "an empty file in place of templates"
+        code = "empty"
     elif looks_html(data):
-        code, message = "html-page", "a web page in place of templates"
+        code = "html-page"
     elif looks_binary(blob.data) or looks_binary(data):
-        code, message = "binary", "binary data in place of templates"
+        code = "binary"
     elif _COMMENTED.search(data) and not _NOT_COMMENT.search(data):
-        code, message = "commented-out", "every template is commented out"
+        code = "commented-out"
     else:
-        code, message = "no-template", "the file holds no template"
-    problems.append(Problem(shown(blob.path), 0, code, message))
+        code = "no-template"
+    problems.append(Problem(shown(blob.path), 0, code, CODES[code]))
     return code == "commented-out"
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from archec.errors import DataSetError, whose
+from archec.errors import DataSetError, unreadable_directory
 from archec.redif.files import (
     PART,
     Blob,
@@ -87,8 +87,7 @@ class DirectoryTree(DataSetSource):
             os.scandir(root).close()
         except OSError as error:
             self.close()
-            message = f"cannot read the directory {path}: {error.strerror}"
-            raise DataSetError(message, hint=whose(error, path)) from error
+            raise unreadable_directory(path, error) from error
         self._items = self._read(root)
 
     def __iter__(self) -> Iterator[Item]:

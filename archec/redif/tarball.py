@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from archec.errors import DataSetError, whose
 from archec.redif.files import PART, Blob, DataSetSource, Directory, Item, Other, Unread, in_parts, template_names
@@ -57,14 +57,12 @@ class Header(NamedTuple):
 
 
 class Pax(NamedTuple):
-    """The changes of an extended header to the next header; None means no change.
+    """The fields of the next header that an extended header replaces.
 
     ``trouble`` says why the next member must not be read, ``""`` if it may be.
     """
 
-    name: bytes | None = None
-    size: int | None = None
-    mtime: int | None = None
+    fields: dict[str, Any]
     trouble: str = ""
 
 
@@ -173,7 +171,7 @@ class Tarball(DataSetSource):
             self._member += 1
             trouble = ""
             if change is not None:
-                header, trouble = _changed(header, change), change.trouble
+                header, trouble = header._replace(**change.fields), change.trouble
                 change = None
             if self.newest < header.mtime <= self._now:
                 self.newest = header.mtime
@@ -211,20 +209,18 @@ class Tarball(DataSetSource):
     def _extended(self, header: Header, change: Pax | None) -> Pax:
         """The changes of a pax or GNU header to the next member, in addition to ``change``."""
         size = header.size
+        fields, trouble = change or ({}, "")
         if size > _MAX_EXTENDED:
             self._stream.skip(_padded(size))
-            return (change or Pax())._replace(trouble=f"an extended header of {size} bytes")
+            return Pax(fields, f"an extended header of {size} bytes")
         data = self._stream.take(size)
         self._stream.skip(-size % _BLOCK)
         if header.kind == b"L":
-            return (change or Pax())._replace(name=data.partition(b"\0")[0])
+            return Pax({**fields, "name": data.partition(b"\0")[0]}, trouble)
         if header.kind == b"K":
-            return change or Pax()
+            return Pax(fields, trouble)
         new = parse_pax(data)
-        if change is None:
-            return new
-        said = {name: value for name, value in new._asdict().items() if value not in (None, "")}
-        return change._replace(**said)
+        return Pax({**fields, **new.fields}, new.trouble or trouble)
 
     def _unusual(self, header: Header, block: bytes, path: str, bad: str, trouble: str) -> Iterator[Item]:
         """Handles any member that is not a small regular file with a valid name."""
@@ -370,11 +366,9 @@ def parse_pax(data: bytes) -> Pax:
     """The records of an extended header. Raises Damaged if they are malformed."""
     match = _PAX_ONLY_MTIME.fullmatch(data)
     if match is not None and int(match[1]) == len(data):
-        return Pax(None, None, int(match[2]))
-    name: bytes | None = None
-    size: int | None = None
-    mtime: int | None = None
-    sparse_name: bytes | None = None
+        return Pax({"mtime": int(match[2])})
+    fields: dict[str, Any] = {}
+    sparse: dict[str, bytes] = {}
     trouble = ""
     at = 0
     while at < len(data) and data[at]:
@@ -386,21 +380,21 @@ def parse_pax(data: bytes) -> Pax:
         if not equals:
             raise Damaged("a pax header is malformed")
         if key == b"path":
-            name = value
-        elif key == b"mtime":
-            mtime = _pax_number(value)
+            fields["name"] = value
+        elif key == b"mtime" and _PAX_NUMBER.fullmatch(value):
+            fields["mtime"] = int(value.partition(b".")[0])
         elif key == b"size":
-            size = _pax_number(value)
-            if size is None or size < 0:
+            if value[:1] == b"-" or not _PAX_NUMBER.fullmatch(value):
                 raise Damaged("a pax header has a wrong size")
+            fields["size"] = int(value.partition(b".")[0])
         elif key.startswith(b"GNU.sparse."):
             trouble = "a sparse file"
             if key == b"GNU.sparse.name":  # ``path`` is then a name made up by tar, with the id of its process
-                sparse_name = value
+                sparse["name"] = value
         elif key == b"GNU.dumpdir":
             trouble = trouble or _omits([value])
         at = end
-    return Pax(name if sparse_name is None else sparse_name, size, mtime, trouble)
+    return Pax({**fields, **sparse}, trouble)
 
 
 def _omits(listing: Iterable[bytes]) -> str:
@@ -453,13 +447,6 @@ def _number(block: bytes, begin: int, end: int) -> int:
     raise Damaged("a tar header has a malformed number")
 
 
-def _pax_number(value: bytes) -> int | None:
-    match = _PAX_NUMBER.fullmatch(value)
-    if match is None:
-        return None
-    return -int(match[2]) if match[1] else int(match[2])
-
-
 def _signed_sum(rest: bytes) -> int:
     """The checksum as some old systems computed it, over signed characters."""
     return sum(byte - 256 if byte > 127 else byte for byte in rest) + 256
@@ -467,12 +454,3 @@ def _signed_sum(rest: bytes) -> int:
 
 def _padded(size: int) -> int:
     return size + -size % _BLOCK
-
-
-def _changed(header: Header, change: Pax) -> Header:
-    return Header(
-        header.kind,
-        header.name if change.name is None else change.name,
-        header.size if change.size is None else change.size,
-        header.mtime if change.mtime is None else change.mtime,
-    )

@@ -377,9 +377,9 @@ def test_malformed_pax_records(data: bytes) -> None:
 
 
 def test_pax_values_count(tmp_path: Path) -> None:
-    assert tarball.parse_pax(b"19 mtime=1234.5678\n").mtime == 1234
-    assert tarball.parse_pax(b"12 mtime=-5\n\0\0").mtime == -5
-    assert tarball.parse_pax(b"13 size=1234\n") == (None, 1234, None, "")
+    assert tarball.parse_pax(b"19 mtime=1234.5678\n").fields == {"mtime": 1234}
+    assert tarball.parse_pax(b"12 mtime=-5\n\0\0").fields == {"mtime": -5}
+    assert tarball.parse_pax(b"13 size=1234\n") == ({"size": 1234}, "")
     items, source = read(tmp_path / "x", made([pax("short", {"path": LONG, "mtime": "77.5"})]))
     assert summary(items) == [(LONG, "blob")]
     assert source.newest == 77
