@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 
 from anyio import to_thread
 from msgspec.structs import replace
@@ -142,7 +143,7 @@ async def timemap(lookup: Lookup, at: Addresses, form: str, page: int, lost: Los
     if form not in _TYPES:
         raise lookup.viewer.refusal(400, f"output={form[:40]} not supported")
     rows = await lookup.rows(all_of(at.url))
-    wanted = await to_thread.run_sync(_page_of, rows, page)
+    wanted = await to_thread.run_sync(_page_of, _mementos(rows), page)
     if not wanted.rows:
         lookup.viewer.check_empty()
         body = {"link": "", "json": "{}\n", "cdxj": ""}[form]
@@ -163,6 +164,15 @@ class _Page:
     rows: list[Row]
     number: int
     spans: list[tuple[str, str]]
+
+
+def _mementos(rows: Iterator[Row]) -> Iterator[Row]:
+    """Yields one row for each URI-M: sources may have rows of the same URL and time."""
+    for _, of_one_time in groupby(rows, attrgetter("timestamp")):
+        by_url: dict[str, Row] = {}
+        for row in of_one_time:
+            by_url.setdefault(row.url, row)
+        yield from by_url.values()
 
 
 def _page_of(rows: Iterator[Row], number: int) -> _Page:

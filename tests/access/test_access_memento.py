@@ -319,6 +319,17 @@ def test_timemaps(base: str, get: httpx.Client) -> None:
     assert "xml" in unknown.json()["message"]
 
 
+def test_a_timemap_names_a_memento_once_whatever_sources_have_it(tmp_path: Path) -> None:
+    urls = ("http://a.org/", "https://a.org/")
+    for name in "xy":
+        write_index(tmp_path / f"{name}.cdxj", [line(url, STAMPS[0], filename=name) for url in urls])
+    config = configured(tmp_path, "collections: {g: {index_group: {x: ./x.cdxj, y: ./y.cdxj}}}")
+    give_tokens(config)
+    with serving(config) as base, client(base) as get:
+        listed = get.get("/g/timemap/json/a.org").json()["mementos"]["list"]
+        assert [one["uri"] for one in listed] == [f"{base}/g/{STAMPS[0]}id_/{url}" for url in urls]
+
+
 def test_pages_of_a_timemap(base: str, get: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("archec.access.memento._PAGE", 2)
     first, second = get.get(f"/a/timemap/link/{U}"), get.get(f"/a/timemap/link/2/{U}")
