@@ -158,7 +158,9 @@ _EXTENDED = (
 )  # fmt: skip
 
 
-def _members(bundle: BinaryIO, most: int) -> Generator[tuple[str, int, IO[bytes] | None, str], None, None]:
+def _members(
+    bundle: BinaryIO, most: int
+) -> Generator[tuple[str, int, IO[bytes] | None, str | Exception], None, None]:
     """Yields (name, size, stream, "") for each file, or (name, size, None, reason) for one that cannot be opened."""
     bundle.seek(0)
     if bundle.read(2) == b"PK" and zipfile.is_zipfile(bundle):  # a tar file may end with a zip file
@@ -176,8 +178,8 @@ def _members(bundle: BinaryIO, most: int) -> Generator[tuple[str, int, IO[bytes]
                         is_limited = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                         steps = stream if is_limited else cast(IO[bytes], _InSteps(stream, _STEP))
                         yield info.filename, info.file_size, steps, ""
-                except NotImplementedError as error:
-                    yield info.filename, info.file_size, None, str(error)
+                except (NotImplementedError, zipfile.BadZipFile) as error:
+                    yield info.filename, info.file_size, None, error
         return
     bundle.seek(0)
     unpacked = chunks(Raw(bundle))
@@ -196,11 +198,12 @@ def _members(bundle: BinaryIO, most: int) -> Generator[tuple[str, int, IO[bytes]
             pass
 
 
-def _read(name: str, size: int, stream: IO[bytes] | None, why: str, left: int) -> FilesetManifestFile:
+def _read(name: str, size: int, stream: IO[bytes] | None, why: str | Exception, left: int) -> FilesetManifestFile:
     path = clean(name)
     reason = unsafe(path)
     if stream is None:
-        return FilesetManifestFile(path, size, extra={"error": why}, status=Status.NOT_PROCESSED.value)
+        status = Status.MISMATCH if isinstance(why, zipfile.BadZipFile) else Status.NOT_PROCESSED
+        return FilesetManifestFile(path, size, extra={"error": str(why)[:200]}, status=status.value)
     digests, head = Digests(sha1=True), b""
     try:
         while data := stream.read(min(_PIECE, max(left - digests.size, 0) + 1)):

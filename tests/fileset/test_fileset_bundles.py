@@ -88,6 +88,15 @@ def test_hostile_names_encrypted_and_broken_members_are_told_of() -> None:
     assert found["good"].status == "success"
 
 
+def test_a_damaged_header_of_a_zip_is_that_of_one_file() -> None:
+    data = bytearray(zipped(FILES))
+    data[data.index(b"PK\x03\x04", 1) + 2] = 0
+    found = interior(io.BytesIO(bytes(data)), LARGE)
+    assert [file.status for file in found] == ["success", "mismatch", "success"]
+    with open_member(io.BytesIO(bytes(data)), "empty") as stream:
+        assert stream.read() == b""
+
+
 def bomb(kind: str) -> bytes:
     """What unpacks to more than 200 MB, where a reader of its lists needs all of that in memory."""
     zeros, target = bytes(1 << 20), io.BytesIO()

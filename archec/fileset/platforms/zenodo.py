@@ -83,8 +83,7 @@ class InvenioHelper(FilesetPlatformHelper):
         if record["files"].is_object:
             check_count(record["files"]["count"], len(manifest))
         meta = record["metadata"]
-        relation = meta["relations"]["version"].first
-        index = (record["versions"] if relation["index"].is_null else relation)["index"].whole_or_none()
+        index = first_of(meta["relations"]["version"].first["index"], record["versions"]["index"]).whole_or_none()
         return self.item(
             url, known, manifest, title=_title(meta), version=known, work_id=concept,
             order=[int(known) if index is None and known.isdecimal() else index],
