@@ -96,7 +96,8 @@ def finish(
     is_counted = found.item is not None and bool(files or not item.bundle_only)
     fileset = item.fileset.obi if found.state else ""
     held = before if before is not None and before.fileset and not found.state else None
-    due = due or _due(work, status, found.files, is_held=held is not None)
+    if due <= work.run:  # the end of an embargo that was not lifted is no date to wait for
+        due = _due(work, status, found.files, is_held=held is not None or bool(found.state))
     state = found.state or _note_files(work, found)
     record = Ingest(
         ingest_type=request.ingest_type, base_url=_public(request.base_url), tist=work.run, status=status.value,
@@ -203,7 +204,8 @@ def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile], *, is
     sooner, later = work.run + int(fetch.revisit_min), work.run + int(fetch.revisit_max)
     if status in (Status.SUCCESS_PARTIAL, Status.PLATFORM_RESTRICTED):
         lacking = [int((file.extra or {}).get("due", 0)) for file in files if not is_whole(file)]
-        return min(min(lacking, default=0) or sooner, later)
+        first = min(lacking, default=0)
+        return min(first if first > work.run else sooner, later)
     if status in _PASSING or status.value.startswith("mismatch"):
         return sooner
     return later if status.is_hit or is_held else 0

@@ -275,6 +275,7 @@ def test_a_bundle_that_lacks_files_or_has_others_says_which(filesets: Filesets, 
     platform.files["/api/records/7/files-archive"] = zipped({"p.csv": files["p.csv"]})
     (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED)
     assert (result.status, result.hit) == ("bundle-incomplete", False)
+    assert result.due is not None, "a new version is looked for"
     assert [(file.path, file.status) for file in result.manifest or ()] == [
         ("p.csv", "success"), ("q.csv", "bundle-incomplete"),
     ]  # fmt: skip

@@ -991,6 +991,8 @@ def test_with_a_token_only_the_platform_says_what_is_restricted(
     platform.bodies["/api/records/7"]["files"] = []
     result = ingested("zenodo", url, token="TEST_TOKEN")
     assert (result.status, result.due) == ("platform-restricted", "2999-01-01T00:00:00Z")
+    platform.bodies["/api/records/7"]["metadata"]["embargo_date"] = "2020-01-01"
+    assert (ingested("zenodo", url, token="TEST_TOKEN").due or "") > time.strftime("%Y"), "it was not lifted"
 
 
 def test_a_token_does_not_follow_a_redirect(folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
