@@ -21,8 +21,8 @@ from archec.audit.disk import (
     Journalled,
     Stopped,
     judge,
-    report_unknown_files,
     under_way,
+    unknown_files,
     walk,
     was_stopped,
 )
@@ -335,14 +335,11 @@ class _Check:
             self.report(Finding("not-compared", ".", message))
         why_not = self._unmovable(found)
         if not self.unread:
-
-            def unknown(finding: Finding, place: DiskName) -> None:
-                self.judged.pop(place.path, None)
-                self._set_aside(finding, place.path, why_not or self._may_be_needed(place, finding))
-
             others = passed_over | under_way(layout)
             known = Journalled(self.tists, {Stopped(run, self.runs.get(run, run)) for run in self.stopped})
-            report_unknown_files(layout, found.unknown, known=known, passed_over=others, report=unknown)
+            for finding, place in unknown_files(layout, found.unknown, known, others):
+                self.judged.pop(place.path, None)
+                self._set_aside(finding, place.path, why_not or self._may_be_needed(place, finding))
         for path, finding in self.stray.items():
             self._set_aside(finding, path, why_not or self._in_use(path))
         for finding in self.judged.values():

@@ -230,15 +230,10 @@ def _tists_of(last: LastRun) -> Stopped:
     return Stopped(last.journal.tist, last.start.data_set if last.start is not None else last.journal.tist)
 
 
-def report_unknown_files(
-    layout: Layout,
-    keys: Collection[bytes],
-    *,
-    known: Journalled,
-    passed_over: Collection[int],
-    report: Callable[[Finding, DiskName], None],
-) -> None:
-    """Walks the store and reports every name whose key is among ``keys``, with a finding that classifies it.
+def unknown_files(
+    layout: Layout, keys: Collection[bytes], known: Journalled, passed_over: Collection[int]
+) -> Iterator[tuple[Finding, DiskName]]:
+    """Walks the store and yields every name whose key is among ``keys``, with a finding that classifies it.
 
     The tists in ``passed_over`` belong to an active run.
     """
@@ -247,7 +242,7 @@ def report_unknown_files(
     with Directories(layout) as directories:
         for place in walk(layout, lambda finding, path: None):
             if place.kind != "temp" and place.tist not in passed_over and key_of(place.path) in keys:
-                report(_unknown(layout, directories, place, known), place)
+                yield _unknown(layout, directories, place, known), place
 
 
 def _unknown(layout: Layout, directories: Directories, place: DiskName, known: Journalled) -> Finding:

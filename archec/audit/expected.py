@@ -15,7 +15,7 @@ from xxhash import xxh3_128_digest
 from archec.archive.claims import Evidence, judged
 from archec.catalogue.documents import ObiState, history_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import KINDS
+from archec.catalogue.model import Kind
 from archec.catalogue.records import ObiChange, decode
 from archec.errors import CatalogueError, CorruptJournal
 from archec.history import History
@@ -117,7 +117,8 @@ Known = History | ObiState
 def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
     """The histories of those of ``ids`` that are in the catalogue."""
     found = _scanned(catalogue, [obi for obi in ids if obi.startswith(_TOBI)])
-    for kind in KINDS:  # handles need not begin with RePEc:, so that other ids may be of any kind
+    kinds: tuple[Kind, ...] = ("fobi", "fileset", "tobi")  # last, as most tobis were found; any id may be a handle
+    for kind in kinds:
         if rest := [obi for obi in ids if obi not in found]:
             found.update((obi.id, obi.history) for obi in catalogue.obis(kind, rest).values() if obi.history)
     return found

@@ -13,7 +13,7 @@ from typing import ClassVar
 from archec.archive.opening import scratch_folder
 from archec.archive.recovery import not_of_this_store
 from archec.audit.cross_check import KEY, PartitionedDiff
-from archec.audit.disk import journalled, known_tists, report_unknown_files, under_way, walk
+from archec.audit.disk import journalled, known_tists, under_way, unknown_files, walk
 from archec.audit.expected import amount_of, key_of
 from archec.audit.findings import Finding, Reporter, Summary
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
@@ -335,6 +335,5 @@ class _Verification:
         (_, unknown), _ = self.names.unmatched()
         now = journalled(layout, self.archive.catalogue)
         passed_over = passed_over | under_way(layout) | {*now.tists}.difference(known)
-        report_unknown_files(
-            layout, unknown, known=now, passed_over=passed_over, report=lambda finding, _: self.report(finding)
-        )
+        for finding, _ in unknown_files(layout, unknown, now, passed_over):
+            self.report(finding)

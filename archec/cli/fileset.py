@@ -204,26 +204,24 @@ def list_(with_failed: bool, as_json: bool, config_file: Path | None) -> None:
 
     Example: archec fileset list --all
     """
-    lines = LineWriter()
+    out = LineWriter()
     with opened(config_file) as archive:
         for row in all_filesets(archive):
-            if as_json:
-                lines.json(dict(row))
-                continue
-            lines.text(f"{row['id']}{'' if row['held'] else '  (lost)'}")
-            if row["title"]:
-                lines.text(f"    {row['title']}")
             files = counted(row["files"], "selected file" if row["selected"] else "file")
             held = f"{row['files_held']:,} of {files}, {human_size(row['size'])}"
-            lines.text(f"    {held}; {counted(row['versions'], 'version')}, last noted {row['noted_time']}")
+            out.show(
+                dict(row),
+                f"{row['id']}{'' if row['held'] else '  (lost)'}",
+                *([f"    {row['title']}"] if row["title"] else []),
+                f"    {held}; {counted(row['versions'], 'version')}, last noted {row['noted_time']}",
+                as_json=as_json,
+            )
         for ingest in failed_ingests(archive.catalogue) if with_failed else ():
-            if as_json:
-                lines.json({"id": None, **msgspec.to_builtins(ingest), "due": ingest.due or None})
-                continue
+            value = {"id": None, **msgspec.to_builtins(ingest), "due": ingest.due or None}
             due = f", due {iso(ingest.due)}" if ingest.due else ""
-            lines.text(f"{ingest.base_url}  (not held)")
-            lines.text(f"    {ingest.status} {iso(ingest.tist)}{due}")
-    if not lines.any and not as_json:
+            state = f"    {ingest.status} {iso(ingest.tist)}{due}"
+            out.show(value, f"{ingest.base_url}  (not held)", state, as_json=as_json)
+    if not out.any and not as_json:
         note("no filesets are held")
 
 
@@ -284,22 +282,17 @@ def verify(name: str, as_json: bool, config_file: Path | None) -> None:
 
     Example: archec fileset verify doi:10.5281/zenodo.3904280
     """
-    lines, wrong = LineWriter(), 0
+    out, wrong = LineWriter(), 0
     with opened(config_file) as archive:
         held = find_fileset(archive, name)
         for finding in verify_fileset(archive, held):
             wrong += 1
-            if as_json:
-                lines.json({"type": "finding", **finding._asdict()})
-            else:
-                lines.text(f"{finding.path}: {finding.message}")
+            out.show({"type": "finding", **finding._asdict()}, f"{finding.path}: {finding.message}", as_json=as_json)
         files = held.manifest.manifest
         there = sum(map(is_whole, files))
     counts = {"files": len(files), "held": there, "not_held": len(files) - there, "wrong": wrong}
-    if as_json:
-        lines.json({"type": "summary", **counts})
-    else:
-        lines.text(f"{counted(len(files), 'file')}, {there:,} held, {len(files) - there:,} not held, {wrong:,} wrong")
+    total = f"{counted(len(files), 'file')}, {there:,} held, {len(files) - there:,} not held, {wrong:,} wrong"
+    out.show({"type": "summary", **counts}, total, as_json=as_json)
     if wrong:
         note(REMEDY)
     leave(Exit.CORRUPT if wrong else Exit.DONE)

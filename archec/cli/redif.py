@@ -123,9 +123,7 @@ def _print(file: Path, template: Template | None, problems: list[Problem], *, qu
         else:
             _show(file, template)
     for problem in problems:
-        place = f"{problem.path}:{problem.line}" if problem.line else problem.path
-        line = f"{place}: {problem.code}: {problem.message}"
-        show({"type": "problem", **problem.as_value()}, line, as_json=as_json)
+        show({"type": "problem", **problem.as_value()}, str(problem), as_json=as_json)
 
 
 def _show(file: Path, template: Template) -> None:

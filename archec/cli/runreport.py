@@ -129,8 +129,7 @@ def _problems(problems: ProblemFigures, message: str) -> list[str]:
     for problem in problems.first[:_MAX_PROBLEMS]:
         if problem.message and problem.message in message:
             continue
-        place = f"{problem.path}:{problem.line}" if problem.line else problem.path
-        lines.append(f"  {place}: {problem.code}: {problem.message}")
+        lines.append(f"  {problem}")
     if total > _MAX_PROBLEMS:
         lines.append(f"  ... and {total - min(_MAX_PROBLEMS, len(problems.first)):,} more")
     return lines

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
+from warcio.limitreader import LimitReader
 
 from archec.errors import CorruptArchive
 from archec.export.units import Unit
@@ -62,7 +62,10 @@ def named(line: IndexLine) -> tuple[str, int, int, str]:
     """The file, the offset, the length and the digest in an index line. Raises CorruptArchive if they are missing."""
     try:
         value = line.fields()
-        return str(value["filename"]), int(value["offset"]), int(value["length"]), str(value.get("digest", ""))
+        offset, length = int(value["offset"]), int(value["length"])
+        if min(offset, length) < 0:
+            raise ValueError("a negative place")
+        return str(value["filename"]), offset, length, str(value.get("digest", ""))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptArchive(f"an index line names no record: {line.line[:200]!r}") from error
 
@@ -92,7 +95,7 @@ def _wrong_at(path: Path, offset: int, length: int, digest: str = "", kind: str 
     with storage_errors(path), open(path, "rb") as file:
         file.seek(offset)
         # Not decompressed by warcio, which treats damage within a member as its end.
-        with gzip.GzipFile(fileobj=io.BufferedReader(_Slice(file, length))) as member:
+        with gzip.GzipFile(fileobj=LimitReader(file, length)) as member:
             return _wrong(member, digest, kind)
 
 
@@ -113,19 +116,3 @@ def _wrong(member: gzip.GzipFile, digest: str, kind: str) -> str:
         return "" if records == 1 and not member.read(1) else "is not one record"
     except (ArchiveLoadFailed, zlib.error, EOFError, ValueError, OSError) as error:
         return f"cannot be read: {error}"
-
-
-class _Slice(io.RawIOBase):
-    """The next ``length`` bytes of a file."""
-
-    def __init__(self, file: BinaryIO, length: int) -> None:
-        self._file, self._left = file, length
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self._file.read(min(len(buffer), self._left))
-        self._left -= len(data)
-        buffer[: len(data)] = data
-        return len(data)

@@ -127,6 +127,14 @@ class LineWriter:
     def json(self, value: object) -> None:
         self.raw(json_line(value))
 
+    def show(self, value: object, *lines: str, as_json: bool) -> None:
+        """Writes a row: ``value`` as JSON, or else ``lines``."""
+        if as_json:
+            self.json(value)
+            return
+        for line in lines:
+            self.text(line)
+
 
 def show_all(
     rows: Iterable[_T],

@@ -317,6 +317,13 @@ def test_the_catalogue_says_something_else(world: World) -> None:
     assert any(wrong in finding.message for finding in findings)
 
 
+def test_the_catalogue_says_that_an_obi_was_lost(world: World) -> None:
+    run_sql(world, "UPDATE mi SET state = NULL, h = NULL WHERE id = 'RePEc:aaa:sss:2'")
+    for _, findings in (verified(world), checked(world)):
+        assert "catalogue-disagrees" in codes(findings)
+        assert any("the catalogue has it as lost" in finding.message for finding in findings)
+
+
 def test_the_catalogue_lacks_an_obi_and_has_another(world: World) -> None:
     run_sql(world, "UPDATE mi SET id = 'RePEc:aaa:sss:9' WHERE id = 'RePEc:aaa:sss:0'")
     summary, findings = verified(world)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 from collections import Counter
@@ -487,3 +488,7 @@ def test_a_vault_is_checked_against_its_own_index(pristine: World, vault: Path, 
     assert told()[0] == 0
     assert told("--verify")[:2] == (0, [])
     assert archec_inline(pristine.config, "export", "warc", copy, "--verify", "--dry-run").code == 2
+    index = min((copy / "indexes").iterdir())
+    index.write_bytes(re.sub(rb'"length":"[0-9]+"', b'"length":"-5"', index.read_bytes(), count=1))
+    done = archec_inline(pristine.config, "export", "warc", copy, "--verify")
+    assert (done.code, "names no record" in done.err) == (6, True)
