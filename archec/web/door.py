@@ -17,7 +17,7 @@ Errors are instances of ``WebError``, each with an outcome and a message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import closing
 from time import monotonic
 
@@ -76,18 +76,16 @@ class Sender:
         *,
         named: bool = False,
     ) -> Response:
-        """Sends a request and returns the response. The body streams, and the caller closes the response. ``named``:
-        the operator has configured the host and port of ``url``, which need not be public. Raises ``WebError``."""
+        """Sends a request and returns the response. The body streams, and the caller closes the response. ``headers``
+        state the Content-Length of a ``content``. ``named``: the operator has configured the host and port of ``url``,
+        which need not be public. Raises ``WebError``."""
         origin, target, authorization = located(url) if isinstance(url, str) else url
         fields = dict(self._fields)
         for name, value in (headers or {}).items():
             fields[_bytes(name).lower()] = (_bytes(name), _bytes(value))
         if authorization:
             fields[b"authorization"] = (b"Authorization", authorization)
-        if content is not None and b"content-length" not in fields:
-            fields[b"transfer-encoding"] = (b"Transfer-Encoding", b"chunked")
-            content = _chunked(content)
-        elif content is None and method in _BODIES:
+        if content is None and method in _BODIES:
             fields.setdefault(b"content-length", (b"Content-Length", b"0"))
         timeout = self._policy.connect_timeout
         request = Request(method, origin, target, tuple(fields.values()), content, named, timeout)
@@ -150,11 +148,3 @@ async def content(response: Response, limit: int) -> bytes:
     if len(data) > limit:
         raise TooLarge(f"larger than {limit} bytes")
     return data
-
-
-async def _chunked(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """A request body of unknown length, as it is sent."""
-    async for piece in stream:
-        if piece:
-            yield b"%x\r\n%b\r\n" % (len(piece), piece)
-    yield b"0\r\n\r\n"

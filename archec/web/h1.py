@@ -130,9 +130,9 @@ class H1Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Sends a request and waits for the response head: ``status`` and ``headers``.
 
-        ``body`` is the request body, framed as it is to be sent. If the response arrives before all of it was sent, the
-        rest is not sent. ``alone``: the connection is used for this request only. ``bodiless``: the response has no
-        body, whatever its headers say (HEAD).
+        ``body`` is the request body. If the response arrives before all of it was sent, the rest is not sent.
+        ``alone``: the connection is used for this request only. ``bodiless``: the response has no body, whatever its
+        headers say (HEAD).
 
         Raises:
             Stale: this connection was reused and turned out to be closed.

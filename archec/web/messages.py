@@ -116,7 +116,7 @@ def same_origin(one: str, other: str) -> bool:
 class Request(NamedTuple):
     """A request.
 
-    ``target`` is sent exactly as it is. ``content`` is framed as it is to be sent, and ``headers`` state its framing.
+    ``target`` is sent exactly as it is. ``headers`` state the length of ``content``.
     ``named``: the operator has configured the origin, so its addresses need not be public. ``sent`` is called once
     there is a connection. ``fresh``: use a new connection.
     """

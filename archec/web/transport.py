@@ -26,7 +26,6 @@ from archec.web.policy import Deny, Policy, Proxies, Tuning, plain
 from archec.web.tls import ISSUER_SIZE, Tls
 
 _PLAIN = frozenset({"GET", "HEAD"})
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _OURS = frozenset({b"host", b"connection"})
 """Header fields that the transport sets."""
 _MAX_USES = 20
@@ -95,9 +94,7 @@ class DirectTransport:
         kept = method in _PLAIN and request.content is None and not request.fresh
         lines = [b"%b %b HTTP/1.1" % (method.encode("ascii"), target), b"Host: " + origin.netloc.encode("ascii")]
         for name, value in request.headers:
-            lowered = name.lower()
-            kept = kept and lowered not in _FRAMING
-            if lowered not in _OURS:
+            if name.lower() not in _OURS:
                 lines.append(b"%b: %b" % (name, value))
         if plain_proxy is not None and plain_proxy.authorization:
             lines.append(b"Proxy-Authorization: " + plain_proxy.authorization)
