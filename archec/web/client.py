@@ -151,10 +151,7 @@ class Client:
             self.progress(0, 1)
 
         origin = origin_at(url[: len(scheme) + 3 + slash])
-        timeout = self._config.connect_timeout
-        request = Request(
-            "GET", origin, rest[slash:].encode("ascii"), headers, connect_timeout=timeout, sent=sent, fresh=fresh
-        )
+        request = Request("GET", origin, rest[slash:].encode("ascii"), headers, sent=sent, fresh=fresh)
         response = await (self._transports.ftp if scheme == "ftp" else self._transports.http).send(request)
         flight.head_at = asyncio.get_running_loop().time()
         return response

@@ -37,20 +37,26 @@ MAX_ADDRESSES = 4
 
 
 class Connector:
-    """Opens connections to addresses that the guard has checked. ``received`` and ``timeout`` are those of
-    ``H1Connection``; ``issuers`` fetches a certificate from a URL; the transport sets it."""
+    """Opens connections to addresses that the guard has checked, each within ``timeout`` seconds. ``received`` and
+    ``idle`` are ``received`` and ``timeout`` of ``H1Connection``; ``issuers`` fetches a certificate from a URL; the
+    transport sets it."""
 
     def __init__(
-        self, guard: Guard, tls: Tls, received: Callable[[int], None] | None = None, timeout: float | None = None
+        self,
+        guard: Guard,
+        tls: Tls,
+        timeout: float = 20.0,
+        received: Callable[[int], None] | None = None,
+        idle: float | None = None,
     ) -> None:
-        self._received, self._timeout = received, timeout
+        self._timeout, self._received, self._idle = timeout, received, idle
         self._buffer = memoryview(bytearray(_READ))
         self.guard = guard
         self._tls = tls
         self.issuers: Callable[[str], Awaitable[bytes]]
 
     async def connect(
-        self, scheme: str, host: str, port: int, timeout: float, *, proxy: Proxy | None = None, exempt: bool = False
+        self, scheme: str, host: str, port: int, *, proxy: Proxy | None = None, exempt: bool = False
     ) -> H1Connection:
         """Opens a connection for requests to a host: directly, to a proxy, or for https through a tunnel of the proxy.
 
@@ -62,44 +68,42 @@ class Connector:
             ConnectError, TimedOut: it, or the proxy, cannot be reached in time, or the proxy refuses.
         """
         if proxy is None:
-            connecting = self._direct(scheme, host, port, timeout, exempt)
+            connecting = self._direct(scheme, host, port, exempt)
         elif scheme == "https":
-            connecting = self._tunnel(proxy, host, port, timeout)
+            connecting = self._tunnel(proxy, host, port)
         else:
-            connecting = self._to_proxy(proxy, timeout)
-        return await within(timeout, connecting, host)
+            connecting = self._to_proxy(proxy)
+        return await within(self._timeout, connecting, host)
 
-    async def check(self, host: str, port: int, timeout: float) -> None:
+    async def check(self, host: str, port: int) -> None:
         """Raises Blocked or Denied if this host may not be connected to through a proxy."""
-        await within(timeout, self.guard.check(host, port), f"the name {host}")
+        await within(self._timeout, self.guard.check(host, port), f"the name {host}")
 
-    async def _direct(self, scheme: str, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
+    async def _direct(self, scheme: str, host: str, port: int, exempt: bool) -> H1Connection:
         addresses = await self.guard.resolve(host, port, exempt=exempt)
-        connection = await self._open_first(addresses[:MAX_ADDRESSES], host, port, timeout, tls=scheme == "https")
+        connection = await self._open_first(addresses[:MAX_ADDRESSES], host, port, tls=scheme == "https")
         # check the address of the socket, not the requested one
         if refusal := self.guard.refusal(host, connection.address, exempt=exempt):
             connection.abort()
             raise refusal
         return connection
 
-    async def _to_proxy(self, proxy: Proxy, timeout: float) -> H1Connection:
+    async def _to_proxy(self, proxy: Proxy) -> H1Connection:
         try:
             resolving = self.guard.resolve(proxy.host, proxy.port, exempt=True)
-            addresses = await within(timeout, resolving, "the proxy's name")
-            return await self._open_first(addresses, proxy.host, proxy.port, timeout, tls=proxy.scheme == "https")
+            addresses = await within(self._timeout, resolving, "the proxy's name")
+            return await self._open_first(addresses, proxy.host, proxy.port, tls=proxy.scheme == "https")
         except (ConnectError, TimedOut) as error:
             raise ConnectError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
 
-    async def _open_first(
-        self, addresses: Sequence[str], host: str, port: int, timeout: float, *, tls: bool
-    ) -> H1Connection:
+    async def _open_first(self, addresses: Sequence[str], host: str, port: int, *, tls: bool) -> H1Connection:
         fault: WebError = ConnectError(f"{host} has no address")
         for address in addresses:
             connect = partial(self._open, address, port, host)
             connecting = self._with_tls(host, connect) if tls else connect(None)
             try:
                 # each gets a share of the timeout, so that one that drops packets leaves time for the others
-                return await within(timeout / len(addresses), connecting, f"{host} ({address})")
+                return await within(self._timeout / len(addresses), connecting, f"{host} ({address})")
             except OSError as error:
                 if error.errno in OURS:
                     raise internal(error) from error
@@ -111,7 +115,7 @@ class Connector:
     async def _open(self, address: str, port: int, host: str, context: ssl.SSLContext | None) -> H1Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: H1Connection(loop, self._buffer, self._received, self._timeout),
+            lambda: H1Connection(loop, self._buffer, self._received, self._idle),
             address,
             port,
             ssl=context,
@@ -125,16 +129,14 @@ class Connector:
             connection.tls = f"{', '.join(sorted(needs))} ({connection.tls_version})"
         return connection
 
-    async def _tunnel(self, proxy: Proxy, host: str, port: int, timeout: float) -> H1Connection:
+    async def _tunnel(self, proxy: Proxy, host: str, port: int) -> H1Connection:
         try:
-            return await self._with_tls(host, partial(self._tls_through, proxy, host, port, timeout))
+            return await self._with_tls(host, partial(self._tls_through, proxy, host, port))
         except OSError as error:
             raise ConnectError(f"no TLS with {host} through the proxy: {_reason(error)}") from error
 
-    async def _tls_through(
-        self, proxy: Proxy, host: str, port: int, timeout: float, context: ssl.SSLContext
-    ) -> H1Connection:
-        connection = await self._to_proxy(proxy, timeout)
+    async def _tls_through(self, proxy: Proxy, host: str, port: int, context: ssl.SSLContext) -> H1Connection:
+        connection = await self._to_proxy(proxy)
         try:
             netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             head = f"CONNECT {netloc} HTTP/1.1\r\nHost: {netloc}\r\n".encode("ascii")

@@ -87,8 +87,7 @@ class Sender:
             fields[b"authorization"] = (b"Authorization", authorization)
         if content is None and method in _BODIES:
             fields.setdefault(b"content-length", (b"Content-Length", b"0"))
-        timeout = self._policy.connect_timeout
-        request = Request(method, origin, target, tuple(fields.values()), content, named, timeout)
+        request = Request(method, origin, target, tuple(fields.values()), content, named)
         started = monotonic()
         response = await (self._carriers.ftp if origin.scheme == "ftp" else self._carriers.http).send(request)
         response.bound(self._policy, self._grace, started)

@@ -39,7 +39,8 @@ _DENIED = re.compile(r"permission|denied|not allowed|access", re.I)
 class FtpTransport:
     """GET of ftp URLs.
 
-    ``idle`` is the timeout in seconds while a server is silent. ``contact`` is sent as the anonymous password.
+    ``timeout`` is that for connecting in seconds, ``idle`` that while a server is silent. ``contact`` is sent as the
+    anonymous password.
     ``received`` is called with the number of bytes received, including replies; socket buffers are small then.
     """
 
@@ -47,6 +48,7 @@ class FtpTransport:
         self,
         guard: Guard,
         threads: int,
+        timeout: float,
         idle: float,
         contact: str,
         received: Callable[[int], None] | None = None,
@@ -54,7 +56,7 @@ class FtpTransport:
         self._guard = guard
         self._received = received
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="ftp")
-        self._idle = idle
+        self._timeout, self._idle = timeout, idle
         self._contact = contact
 
     async def send(self, request: Request) -> Response:
@@ -64,12 +66,13 @@ class FtpTransport:
             raise BadUrl(f"{scheme} is not supported")
         self._guard.check_request(request)
         loop = asyncio.get_running_loop()
-        path, timeout = _path(request.target), request.connect_timeout or 20.0
-        addresses = await within(timeout, self._guard.resolve(host, port), f"the name {host}")
+        path = _path(request.target)
+        addresses = await within(self._timeout, self._guard.resolve(host, port), f"the name {host}")
         held = next((value for name, value in request.headers if name.lower() == b"if-none-match"), b"")
         addresses = addresses[:MAX_ADDRESSES]
         for number, address in enumerate(addresses, 1):
-            session = _Session(address, port, timeout / len(addresses), self._idle, counted=self._received is not None)
+            share = self._timeout / len(addresses)
+            session = _Session(address, port, share, self._idle, counted=self._received is not None)
             try:
                 status, headers, message = await loop.run_in_executor(
                     self._threads, session.open, path, self._contact, held

@@ -127,7 +127,6 @@ class Request(NamedTuple):
     headers: Pairs = ()
     content: AsyncIterator[bytes] | None = None
     named: bool = False
-    connect_timeout: float = 0.0
     sent: Callable[[], None] | None = None
     fresh: bool = False
 

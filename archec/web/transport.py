@@ -81,11 +81,10 @@ class DirectTransport:
         proxy = self._proxies.choose(origin.scheme, origin.netloc)
         if origin.scheme != "http" and not (origin.scheme == "https" or proxy is not None):
             raise BadUrl(f"{origin.scheme} is not supported")
-        timeout = request.connect_timeout or 20.0
         # A plain proxy serves all hosts on one connection; a tunnel belongs to its host.
         plain_proxy = proxy if origin.scheme != "https" else None
         if proxy is not None and not request.named:
-            await self._connector.check(origin.host, origin.port, timeout)
+            await self._connector.check(origin.host, origin.port)
         if plain_proxy is not None:
             target = origin.url(target).encode("ascii")
         # A connection that was exempt from the guard is reused only by exempt requests.
@@ -102,9 +101,8 @@ class DirectTransport:
             alone = key in self._distrusted
             connection = await self._take(key) if kept else None
             if connection is None:
-                connect = self._connector.connect
-                connection = await connect(
-                    origin.scheme, origin.host, origin.port, timeout, proxy=proxy, exempt=request.named
+                connection = await self._connector.connect(
+                    origin.scheme, origin.host, origin.port, proxy=proxy, exempt=request.named
                 )
                 connection.on_surplus = partial(self._distrust, key)
             if request.sent is not None:
@@ -258,10 +256,12 @@ def transports(
     proxies = Proxies(policy.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
     tls = Tls(old=policy.old_tls, insecure_hosts=policy.insecure_hosts)
-    http = DirectTransport(Connector(guard, tls, received, policy.idle_timeout or None), proxies, keep, tuning)
+    timeout = policy.connect_timeout or 20.0
+    connector = Connector(guard, tls, timeout, received, policy.idle_timeout or None)
+    http = DirectTransport(connector, proxies, keep, tuning)
     if proxies.covers("ftp"):
         return Transports(http, http, guard, proxies)
-    ftp = FtpTransport(guard, concurrency, policy.idle_timeout, policy.contact, received)
+    ftp = FtpTransport(guard, concurrency, timeout, policy.idle_timeout, policy.contact, received)
     return Transports(http, ftp, guard, proxies)
 
 

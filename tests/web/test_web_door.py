@@ -281,7 +281,7 @@ def test_a_request_that_is_given_up_leaves_no_connection(monkeypatch: pytest.Mon
         connector = Connector(Guard(SystemResolver(1), ["127.0.0.0/8"]), Tls())
         for number in range(600):
             with move_on_after(number % 60 / 50_000):
-                (await connector.connect("http", "127.0.0.1", port, 5)).abort()
+                (await connector.connect("http", "127.0.0.1", port)).abort()
         await asyncio.sleep(0.05)
 
     with socket.create_server(("127.0.0.1", 0), backlog=2000) as listener:
