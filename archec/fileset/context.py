@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.opening import Archive
+from archec.archive.report import Report
 from archec.catalogue.model import FilesetManifestFile
+from archec.catalogue.records import ObiChange
 from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader
 from archec.fileset.items import Items
@@ -24,6 +26,7 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.records import FobiBody
+from archec.store.writer import CommitResult
 
 
 async def at_once(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -64,21 +67,39 @@ class IngestOptions(Struct, frozen=True, omit_defaults=True):
 @dataclass(slots=True)
 class Work:
     """The objects that an ingest works with. In a dry run ``commits`` drops everything, and ``downloader`` is None.
-    ``items`` is None if uploads are not configured. ``kept`` is called for every body that is
-    kept. ``refused`` has the ids and sha256 of bodies that were not stored because other bytes are held in their place.
-    """
+    ``items`` is None if uploads are not configured. ``refused`` has the ids and sha256 of bodies that were not stored
+    because other bytes are held in their place."""
 
     archive: Archive
     run: int
+    report: Report
     commits: Commits
     asker: Asker
     downloader: Downloader | None
     registry: Registry
     options: IngestOptions
     items: Items | None = None
-    kept: Callable[[CommitItem, FobiBody], None] = lambda item, body: None
     busy: dict[str, asyncio.Lock] = field(default_factory=dict)
     refused: set[tuple[str, str]] = field(default_factory=set)
+
+    def keep(self, item: CommitItem, body: FobiBody) -> None:
+        """Adds the record of a body, and removes its temporary file if the record does not need it."""
+        if item.placement is not None:
+            self.report.stored_bytes += body.digests.size
+        elif body.temp:
+            self.commits.discard(body.temp)
+        self.commits.add(item)
+        if isinstance(item.record, ObiChange):
+            self.report.visited(item.record)
+
+    def refuse(self, item: CommitItem, outcome: CommitResult) -> None:
+        """Called for an item that is not committed because other bytes are held in its place."""
+        if isinstance(item.record, ObiChange):
+            if item.record.kind == "fobi":
+                self.report.conflicts += 1
+                self.report.forget(item.record)
+            states = item.record.put.values()
+            self.refused.update((item.record.id, state) for state in states if state is not None)
 
 
 class ReceivedAnswer(NamedTuple):

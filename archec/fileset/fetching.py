@@ -126,8 +126,7 @@ async def _fetch_one(
         if held is not None:
             room.left -= held.digests.size
             item, tist = file_item(known, obi, held, work.run)
-            work.commits.add(item)
-            work.kept(item, held)
+            work.keep(item, held)
             work.downloader.ledger.over([obi])
             return _whole_file(file, held, tist, Status.EXISTS)
     if helper is not None and not helper.is_documented and not await work.asker.allowed(url):
@@ -139,10 +138,7 @@ async def _fetch_one(
         item, tist = file_item(known, obi, body, work.run)
     else:
         item, tist = await asyncio.get_running_loop().run_in_executor(None, received_item, work, known, obi, body)
-    if item.placement is None:
-        work.commits.discard(body.temp)
-    work.commits.add(item)
-    work.kept(item, body)
+    work.keep(item, body)
     return _whole_file(file, body, tist, Status.SUCCESS)
 
 

@@ -24,7 +24,7 @@ from archec.archive.opening import Archive, locked, opened
 from archec.archive.report import Report
 from archec.archive.runs import end_run, next_run, stop_run
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import ObiChange, RunStart
+from archec.catalogue.records import RunStart
 from archec.config import Config
 from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest_of_items
 from archec.fileset.asking import Asker
@@ -34,13 +34,11 @@ from archec.fileset.ingest import ingest
 from archec.fileset.items import Items, keys_of
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.records import FobiBody
 from archec.fileset.redaction import public_text
 from archec.fileset.result import IngestResult
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
 from archec.fileset.summary import failure, file_result
 from archec.progress import Meter
-from archec.store.writer import CommitResult
 from archec.tist import stamp
 from archec.units import counted
 from archec.web.door import Policy, Sender, WebError
@@ -166,26 +164,9 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         committer.commit()
         threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="fileset"))
 
-        def kept(item: CommitItem, body: FobiBody) -> None:
-            if item.placement is not None:
-                report.stored_bytes += body.digests.size
-            if isinstance(item.record, ObiChange):
-                report.visited(item.record)
-
-        refused: set[tuple[str, str]] = set()
-
-        def on_refused(item: CommitItem, outcome: CommitResult) -> None:
-            if isinstance(item.record, ObiChange):
-                if item.record.kind == "fobi":
-                    report.conflicts += 1
-                    report.forget(item.record)
-                refused.update((item.record.id, state) for state in item.record.put.values() if state is not None)
-
-        committer.on_refused = on_refused
-
         async def ingest_all() -> None:
-            async with _work(archive, run, committer, given.options) as work:
-                work.kept, work.refused = kept, refused
+            async with _work(archive, report, committer, given.options) as work:
+                committer.on_refused = work.refuse
                 work.downloader = Downloader(work.asker, committer.store, ledger, run, threads, config.fetch, counter)
                 try:
                     await _all(work, given)
@@ -245,7 +226,7 @@ def _run_stoppable(work: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def _work(archive: Archive, run: int, commits: Commits, options: IngestOptions) -> AsyncIterator[Work]:
+async def _work(archive: Archive, report: Report, commits: Commits, options: IngestOptions) -> AsyncIterator[Work]:
     """Yields the objects for ingests that ask the platforms, but store nothing."""
     config = archive.config
     registry = Registry({one.name: one for one in config.fileset.platforms})
@@ -258,11 +239,11 @@ async def _work(archive: Archive, run: int, commits: Commits, options: IngestOpt
             policy = Policy.of(config.fetch, config.agent, "upload")
             policy = replace(policy, connect_timeout=patience, idle_timeout=patience)
             items = Items(config.fileset, config.fetch, await stack.enter_async_context(Sender(policy)), keys)
-        yield Work(archive, run, commits, asker, None, registry, options, items)
+        yield Work(archive, report.run, report, commits, asker, None, registry, options, items)
 
 
 async def _dry(archive: Archive, given: _Given) -> None:
-    async with _work(archive, stamp(None), Commits(), given.options) as work:
+    async with _work(archive, Report(stamp(None), 0, "none", ""), Commits(), given.options) as work:
         await _all(work, given)
 
 

@@ -55,10 +55,7 @@ def _keep_answer(work: Work, answer: PlatformAnswer, stream: IO[bytes]) -> str:
     kind = sniff(head, answer.headers.get("content-type", ""))
     body = FobiBody(temp.digests, kind, answer.status, headers, "", temp.path)
     item, _ = received_item(work, known, obi, body)
-    if item.placement is None:
-        work.commits.discard(temp.path)
-    work.commits.add(item)
-    work.kept(item, body)
+    work.keep(item, body)
     return obi
 
 
