@@ -7,6 +7,7 @@ well. Everything is checked before the server starts; the message about an inval
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -191,8 +192,8 @@ def _timeout(where: str, value: Any) -> float:
         seconds = float(value) if is_number else parse_duration(value)  # pywb uses seconds
     except (ValueError, ArchecError) as error:
         raise Misfit(f"{where}: index_timeout: {error}") from error
-    if seconds <= 0:
-        raise Misfit(f"{where}: index_timeout: must be more than 0 seconds")
+    if not 0 < seconds < math.inf:
+        raise Misfit(f"{where}: index_timeout: must be more than 0 seconds, and not without end")
     return seconds
 
 

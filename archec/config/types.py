@@ -145,9 +145,11 @@ def _rules(value: Any) -> Any:
     made = []
     for number, rule in enumerate(value, 1):
         known = RuleConfig.__struct_fields__
-        for key in rule:
+        for key, item in rule.items():
             if key not in known:
                 raise Misfit(f"rule {number}: unknown key {key}{nearest(str(key), known)}")
+            if item in ("", []) and key in ("networks", "until"):  # would be no condition
+                raise Misfit(f"rule {number}: {key} is empty")
         if rule.get("rights") not in RIGHTS:
             raise Misfit(f"rule {number}: rights must be one of {', '.join(RIGHTS)}")
         fixed = {key: _networks(_listed(item)) if key == "networks" else item for key, item in rule.items()}
