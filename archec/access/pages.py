@@ -55,7 +55,7 @@ def pages_of(collection: Collection, query: Query, take: Arguments) -> QueryPage
         end = begin_of((page + 1) * size) if page + 1 < count else query.range.end
     except SourceFailed as error:
         raise UsageError(error.message) from error
-    within = KeyRange(max(start, query.range.start), min(end, query.range.end))
+    within = query.range._replace(start=max(start, query.range.start), end=min(end, query.range.end))
     return QueryPages(count, page, size, blocks, count_only, within)
 
 

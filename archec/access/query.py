@@ -60,11 +60,13 @@ class Filter(NamedTuple):
 
 
 class KeyRange(NamedTuple):
-    """The lines from ``start`` (included) to ``end`` (excluded). ``key`` is set for exact matches only."""
+    """The lines from ``start`` (included) to ``end`` (excluded). ``key`` is set for exact matches only.
+    ``common`` is what all their keys begin with; for a domain, what those of its subdomains do (``org,example,``)."""
 
     start: bytes
     end: bytes
     key: str = ""
+    common: str = ""
 
 
 def arguments(query_string: bytes) -> Arguments:
@@ -351,7 +353,7 @@ def key_range(url: str, match: MatchType, key: str = "") -> KeyRange:
     """The range of lines for a URL. Raises UsageError."""
     key = key or key_of(url)
     if match == "exact":
-        return KeyRange(_bytes(key + " "), _bytes(key + "!"), key)
+        return KeyRange(_bytes(key + " "), _bytes(key + "!"), key, key)
     if match == "prefix":
         bare = url.strip()
         for ending in ("/", "?"):
@@ -360,9 +362,12 @@ def key_range(url: str, match: MatchType, key: str = "") -> KeyRange:
         if re.search("[/?]", bare.partition("://")[2] or bare) is None:
             key = key.removesuffix("/")
         data = _bytes(key)
-        return KeyRange(data, data[:-1] + bytes([data[-1] + 1]))
-    host = _bytes(key.partition(")")[0])
-    return KeyRange(host + b")/", host + (b"*" if match == "host" else b"-"))
+        return KeyRange(data, data[:-1] + bytes([data[-1] + 1]), common=key)
+    name = key.partition(")")[0]
+    host = _bytes(name)
+    if match == "host":
+        return KeyRange(host + b")/", host + b"*", common=f"{name})")
+    return KeyRange(host + b")/", host + b"-", common=f"{name},")
 
 
 def _bytes(key: str) -> bytes:

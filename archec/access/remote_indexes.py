@@ -118,7 +118,7 @@ class CdxSource(RemoteSource):
         return f"{url}{'&' if '?' in url else '?'}{'&'.join(added)}"
 
     def _parsed(self, answer: Fetched, query: Query, origin: RowOrigin) -> Iterator[Row]:
-        start, end, _ = query.range
+        start, end = query.range[:2]
         line, rows = b"", 0
         for line in filter(None, answer.lines()):
             row = any_row(line, origin)

@@ -170,15 +170,11 @@ def _holds_within(rule: RuleConfig, within: KeyRange, address: str, now: float) 
 
 
 def _covers(rule: RuleConfig, within: KeyRange) -> bool:
-    """Whether all keys in a range are at the place that a rule names, as far as both ends of the range tell. Raises
+    """Whether all keys in a range are at the place that a rule names, as far as their common beginning tells. Raises
     UsageError for an invalid place."""
-    start, end = (key.decode("utf-8", "replace") for key in (within.start, within.end))
-    domain = end[:-1]
-    if end[-1] == "-" and ")" not in domain and start.startswith((f"{domain})", f"{domain},")):
-        return not rule.url_prefix and f"{domain},".startswith(_keys_of_host(rule.host)[1])
-    common = domain + chr(max(ord(end[-1]) - 1, 0))
-    if ")" not in common or not start.startswith(common):
-        return False
+    common = within.common
+    if ")" not in common:  # of a domain: it must be that of the rule, or below it
+        return not rule.url_prefix and common.startswith(_keys_of_host(rule.host)[1])
     common += "/" if common.endswith(")") else ""
     if rule.url_prefix:
         prefix = _prefix(rule.url_prefix)
