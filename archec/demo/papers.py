@@ -169,11 +169,21 @@ _ROBOTS = b"User-agent: *\nDisallow: /private/\n"
 
 def answer(path: str, stage: int, visit: int) -> SiteAnswer:
     """The response to a GET of ``path``, after ``visit`` requests to the site. A pure function."""
-    fixed = _fixed(path)
-    if fixed is not None:
-        return fixed
-    if path == "/papers/queues/":
-        return _queues(visit)
+    match path:
+        case "/":
+            return SiteAnswer(200, body=_index())
+        case "/robots.txt":
+            return SiteAnswer(200, "text/plain", _ROBOTS)
+        case "/go/5":
+            return SiteAnswer(302, location="/go/5/latest", cached=False)
+        case "/go/5/latest":
+            return SiteAnswer(301, location="/papers/tolls.pdf", cached=False)
+        case "/papers/tolls.pdf":
+            return SiteAnswer(200, "application/pdf", _pdf(PAPERS[4], 1))
+        case "/papers/queues":
+            return SiteAnswer(301, location="/papers/queues/", cached=False)
+        case "/papers/queues/":
+            return _queues(visit)
     for paper in PAPERS:
         if paper.path == path:
             return _paper(paper, stage)
@@ -200,23 +210,6 @@ def write_data_set(directory: Path, stage: int, base_url: str) -> tuple[Path, ..
     for path, data in files.items():
         path.write_bytes(data)
     return tuple(files)
-
-
-def _fixed(path: str) -> SiteAnswer | None:
-    match path:
-        case "/":
-            return SiteAnswer(200, body=_index())
-        case "/robots.txt":
-            return SiteAnswer(200, "text/plain", _ROBOTS)
-        case "/go/5":
-            return SiteAnswer(302, location="/go/5/latest", cached=False)
-        case "/go/5/latest":
-            return SiteAnswer(301, location="/papers/tolls.pdf", cached=False)
-        case "/papers/tolls.pdf":
-            return SiteAnswer(200, "application/pdf", _pdf(PAPERS[4], 1))
-        case "/papers/queues":
-            return SiteAnswer(301, location="/papers/queues/", cached=False)
-    return None
 
 
 def _paper(paper: Paper, stage: int) -> SiteAnswer:

@@ -86,21 +86,22 @@ def _in_time(
 ) -> Iterator[Incident]:
     within = {kind: takewhile(lambda moment: moment.tist < query.until, stream) for kind, stream in streams.items()}
     for kind, moments in chunks_in_time(within):
-        obis = catalogue.obis(kind, _wanted(catalogue, kind, [moment.id for moment in moments], query.archive))
+        obis = catalogue.obis(kind, of_archive(catalogue, kind, [moment.id for moment in moments], query.archive))
         for tist, obi in moments:
             found = obis.get(obi)
             if found is not None:
                 yield from (one for one in _incidents(found) if one.tist == tist)
 
 
-def _wanted(catalogue: Catalogue, kind: Kind, ids: Sequence[str], archive: str) -> list[str]:
-    """Those of ``ids`` that belong to an archive; all of them if no archive is selected."""
+def of_archive(catalogue: Catalogue, kind: Kind, ids: Sequence[str], archive: str) -> list[str]:
+    """Those of ``ids`` that belong to an archive, to which a file belongs that a template of it mentions or mentioned;
+    all of them if no archive is selected."""
     if not archive:
         return list(ids)
     if kind == "tobi":
         return [obi for obi in ids if archive_of(obi) == archive]
     named = catalogue.referring(ids, SOME_WORKS)
-    return [url for url in ids if named_by(archive, url, named, catalogue)]
+    return [url for url in ids if _named_by(archive, url, named, catalogue)]
 
 
 def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:
@@ -143,10 +144,7 @@ def _how(incidence: Incidence, kind: str) -> str:
     return "content" if incidence.kind == "changed" else ""
 
 
-# -- the files of an archive: those that its templates mention, or mentioned ---------------------
-
-
-def named_by(archive: str, url: str, named: Mapping[str, Sequence[Obi]], catalogue: Catalogue) -> bool:
+def _named_by(archive: str, url: str, named: Mapping[str, Sequence[Obi]], catalogue: Catalogue) -> bool:
     """Whether a template of an archive mentions or mentioned a file; ``named`` has the first :data:`SOME_WORKS`
     templates that do."""
     tobis = named.get(url, [])

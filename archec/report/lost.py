@@ -18,8 +18,7 @@ from archec.archive.revision import evidence_of
 from archec.catalogue.documents import Moment
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi
-from archec.ids import archive_of
-from archec.report.changes import MOST_WORKS, SOME_WORKS, chunks_in_time, named_by
+from archec.report.changes import MOST_WORKS, SOME_WORKS, chunks_in_time, of_archive
 from archec.tist import MAX_TIST
 
 _SMALL = 10_000
@@ -100,14 +99,12 @@ def lost(archive: Archive, query: LostQuery) -> Iterator[Lost]:
     evidence = evidence_of(catalogue)
     streams = {kind: _lost_moments(catalogue, kind, query, few) for kind in query.kinds}
     for kind, moments in chunks_in_time(streams):
-        ids = [moment.id for moment in moments]
+        ids = of_archive(catalogue, kind, [moment.id for moment in moments], query.archive)
         obis = catalogue.obis(kind, ids)
         named = catalogue.referring(ids, SOME_WORKS) if kind == "fobi" else {}
         for obi in (obis[i] for i in ids if i in obis):
             when = obi.history.lost
-            if not when or not _wanted(query, _reason(obi, when)):
-                continue
-            if kind == "tobi" or not query.archive or named_by(query.archive, obi.id, named, catalogue):
+            if when and _wanted(query, _reason(obi, when)):
                 yield _lost(archive, obi, when, last_seen(obi, evidence) or 0, named.get(obi.id, []))
 
 
@@ -117,16 +114,9 @@ def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
     evidence = evidence_of(catalogue)
     streams = {kind: _until(query.until, catalogue.returned(kind, Moment(query.since, ""))) for kind in query.kinds}
     for kind, moments in chunks_in_time(streams):
-        ids = [moment.id for moment in moments]
-        obis = catalogue.obis(kind, ids)
-        named = catalogue.referring(ids, SOME_WORKS) if kind == "fobi" and query.archive else {}
+        obis = catalogue.obis(kind, of_archive(catalogue, kind, [moment.id for moment in moments], query.archive))
         for tist, obi in moments:
-            found = obis.get(obi)
-            if found is None or (kind == "tobi" and query.archive and archive_of(obi) != query.archive):
-                continue
-            if kind != "tobi" and query.archive and not named_by(query.archive, obi, named, catalogue):
-                continue
-            one = _returned(archive, found, tist, evidence)
+            one = _returned(archive, obis[obi], tist, evidence) if obi in obis else None
             if one is not None and _wanted(query, one.reason) and tist - one.lost >= query.at_least:
                 yield one
 
@@ -144,10 +134,7 @@ def _lost_moments(
     until = min(query.until, int(query.now - query.at_least) + 1) if query.at_least else query.until
     if few is not None:
         return _until(until, (moment for moment in few.get(kind, ()) if moment.tist >= query.since))
-    moments = _until(until, catalogue.lost(kind, Moment(query.since, "")))
-    if kind == "tobi" and query.archive:
-        return (moment for moment in moments if archive_of(moment.id) == query.archive)
-    return moments
+    return _until(until, catalogue.lost(kind, Moment(query.since, "")))
 
 
 def _lost_of_few(catalogue: Catalogue, archive: str) -> dict[Kind, list[Moment]] | None:
