@@ -42,6 +42,10 @@ class HostTimes:
     next: float = 0.0
     resting_until: float = 0.0
 
+    def rest(self, seconds: float) -> None:
+        """Sends no request in the next ``seconds``."""
+        self.resting_until = max(self.resting_until, time.monotonic() + seconds)
+
 
 class Pace:
     """Limits the requests to a host, to its API or for anything else: concurrency, and the rate limit of the API. The
@@ -144,30 +148,30 @@ class Asker:
         Raises PlatformHttpError if the request fails, and for errors while the block reads the body.
         """
         for attempt in range(self._config.retries + 1):
-            last, wait = attempt == self._config.retries, 0.0
+            last = attempt == self._config.retries
             try:
                 pace = self._pace(url, api=api)
                 async with pace.slots:
                     while (pause := pace.wait()) > 0:
+                        if (rest := pace.host.resting_until - time.monotonic()) > self._config.max_delay:
+                            raise PlatformHttpError(f"{host_of(url)} asks to wait {rest:.0f} s")
                         await asyncio.sleep(pause)
                     with closing(await self._follow(url, headers, helper)) as response:
                         fields = raw_headers(response.raw)
                         _heed_rate_limit(pace.host, fields, self._config.max_delay)
+                        if response.status_code not in (200, 206):
+                            pace.host.rest(wait_asked(fields, time.time()))
                         if response.status_code not in _BUSY or last:
                             last = True  # errors while the body is read are not retried
                             yield response, fields
                             return
-                        wait = wait_asked(fields, time.time())
             except WebError as error:
                 if last or error.lasting:
                     raise _http_error(url, error) from error
             except ValueError as error:
                 message = f"{url[:300]}: cannot be requested: {error}"
                 raise PlatformHttpError(message, status=Status.BAD_REDIRECT) from error
-            if wait > self._config.max_delay:
-                raise PlatformHttpError(f"{host_of(url)} asks to wait {wait:.0f} s")
-            rest = max(wait, min(2.0**attempt, 30.0) / 4)
-            pace.host.resting_until = max(pace.host.resting_until, time.monotonic() + rest)
+            pace.host.rest(min(2.0**attempt, 30.0) / 4)
 
     async def _follow(self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None) -> Response:
         """Returns the response at the end of the redirects. Raises PlatformHttpError for a loop or too many of them."""
@@ -225,7 +229,7 @@ def _heed_rate_limit(host: HostTimes, fields: Mapping[str, str], most: float) ->
     reset = whole(fields.get("x-ratelimit-reset", ""))
     if reset is not None and fields.get("x-ratelimit-remaining", "") == "0":
         wait = reset - time.time() if reset > 1e9 else reset
-        host.resting_until = max(host.resting_until, time.monotonic() + min(max(wait, 0.0), most))
+        host.rest(min(max(wait, 0.0), most))
 
 
 def _http_error(url: str, error: WebError) -> PlatformHttpError:

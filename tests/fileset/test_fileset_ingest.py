@@ -601,6 +601,19 @@ def test_other_checksums_and_guestbooks_of_dataverse(folder: Path, platform: Pla
     assert 364 < days("2999-01-01") < 366, "there may be a new version before"
 
 
+def test_a_host_that_asks_for_a_long_wait_is_asked_no_more(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {f"f{n}": 10 for n in range(30)})
+
+    def busy(handler: Handler, data: bytes) -> None:
+        handler.answer(429, b"", **{"retry-after": "86400"})
+
+    platform.behaviours |= dict.fromkeys(platform.files, busy)
+    (result,) = filesets.ingest(url)
+    assert result.status == "error-platform-download"
+    assert "asks to wait" in (result.message or "")
+    assert sum("/files/" in path for path in platform.requests) <= 8, "those that are in progress at once"
+
+
 def test_a_host_that_says_that_its_limit_is_used_up_rests(folder: Path, platform: Platform) -> None:
     filesets = make_archive(folder, platform, fetch={"per_host": 1, "max_delay": "0.3s"})
     url = zenodo(platform, 7, {"p": 10, "q": 10})
