@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 
 from anyio import to_thread
 from prometheus_client import Counter, Metric
@@ -51,6 +52,7 @@ class AccessCapability(BaseRoute, Capability):
         self._api = Api(config, collections, lost)
         labels = ("kind", "status")
         self._answers = Counter("archec_access_answers", "Answers by kind and status.", labels, registry=None)
+        self._answered_as = cache(self._answers.labels)
         self._logged: frozenset[tuple[str, str]] = frozenset()
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -136,7 +138,7 @@ class AccessCapability(BaseRoute, Capability):
             raise
         finally:
             exchange.close()
-            self._answers.labels(exchange.note.get("kind", "other"), str(sent.status)).inc()
+            self._answered_as(exchange.note.get("kind", "other"), str(sent.status)).inc()
             self._gate.audit.add(
                 time.time(),
                 {

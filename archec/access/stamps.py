@@ -33,6 +33,7 @@ def upper(value: str) -> str:
     return value.ljust(17, "9")
 
 
+@lru_cache(maxsize=4096)
 def last_moment(value: str) -> str:
     """The last second of a shortened timestamp: ``2014`` is 20141231235959."""
     if len(value) >= 14:

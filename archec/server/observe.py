@@ -88,7 +88,9 @@ class Observed:
         )
         sent = Counter("archec_http_sent_bytes", "Bytes of bodies sent.", ("part",), registry=registry)
         self._requests, self._sent = cache(requests.labels), cache(sent.labels)
-        self._active = Gauge("archec_http_requests_active", "Requests in progress.", registry=registry)
+        self._active = 0
+        active = Gauge("archec_http_requests_active", "Requests in progress.", registry=registry)
+        active.set_function(lambda: self._active)
         self._seconds = Histogram("archec_http_request_seconds", "Time to answer.", buckets=_BUCKETS, registry=registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +99,7 @@ class Observed:
             return
         begun = time.monotonic()
         sent = scope[SENT] = Sent(send)
-        self._active.inc()
+        self._active += 1
         try:
             await self._app(scope, receive, sent.send)
         except Exception as error:
@@ -115,7 +117,7 @@ class Observed:
             seconds = time.monotonic() - begun
             first = scope["path"][1:].partition("/")[0]
             part = first if first in self._parts else "other"
-            self._active.dec()
+            self._active -= 1
             self._requests(part, str(sent.status)).inc()
             self._sent(part).inc(sent.size)
             self._seconds.observe(seconds)
