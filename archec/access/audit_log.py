@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 
-from archec.errors import StorageFailed
+from archec.errors import ArchecError
+from archec.store.durable import storage_errors
 
 _FORM = orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z | orjson.OPT_OMIT_MICROSECONDS
 
@@ -51,7 +52,7 @@ class AuditLog:
         try:
             self._open(self._path)
             os.close(old)
-        except StorageFailed as error:
+        except ArchecError as error:
             self.fault = error.message
 
     def close(self) -> None:
@@ -60,10 +61,7 @@ class AuditLog:
             self._descriptor = -1
 
     def _open(self, path: Path) -> None:
-        try:
+        with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            descriptor = os.open(path, flags, 0o600)
-        except OSError as error:
-            raise StorageFailed(f"{path}: {error.strerror}") from error
-        self._descriptor, self._inode = descriptor, os.fstat(descriptor).st_ino
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._inode = os.fstat(self._descriptor).st_ino

@@ -20,6 +20,7 @@ from archec.access.record import ChunkReader, unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
 from archec.web.door import Response, Sender, WebError, trusted
+from archec.web.headers import whole
 
 _IN_MEMORY = 4 << 20
 MAX_ANSWER = 4 << 30
@@ -166,8 +167,7 @@ def _plain(response: Response) -> AsyncIterator[bytes] | None:
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise SourceFailed("its answer has an encoding that was not requested")
-    length = headers.get("content-length", "")
-    if length.isdecimal() and int(length[:18]) > MAX_ANSWER:
+    if (whole(headers.get("content-length", "")) or 0) > MAX_ANSWER:
         raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
     return unpacked(ChunkReader(arriving(response))) if encoding.endswith("gzip") else None
 

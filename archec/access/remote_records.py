@@ -21,6 +21,7 @@ from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
 from archec.server.responses import in_pieces
 from archec.web.door import Response
+from archec.web.headers import whole
 
 T = TypeVar("T")
 REMOTE = ("live", "cdx", "memento")
@@ -97,10 +98,10 @@ class ReplayLoader:
 
     async def _sized(self, stack: AsyncExitStack, response: Response) -> tuple[int, AsyncIterator[bytes]]:
         """The size of a body, and the body. A body of unknown size is spooled to disk."""
-        text = response.headers.get("content-length", "")
-        if re.fullmatch("[0-9]{1,18}", text) and "transfer-encoding" not in response.headers:
+        size = whole(response.headers.get("content-length", ""))
+        if size is not None and "transfer-encoding" not in response.headers:
             without = response.request.method == "HEAD" or response.status_code in (204, 304)
-            return (0, in_pieces(b"")) if without else (int(text), exactly(arriving(response), int(text)))
+            return (0, in_pieces(b"")) if without else (size, exactly(arriving(response), size))
         spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by the stack
         stack.callback(spool.close)
         with in_time(self._seconds) as scope:

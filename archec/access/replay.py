@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 from starlette.responses import Response
@@ -23,6 +22,7 @@ from archec.access.remote_records import REMOTE
 from archec.access.resource import Loaded
 from archec.access.stamps import http_date
 from archec.server.responses import BodyResponse, in_pieces
+from archec.web.headers import http_date as time_of
 
 _ORIG = "x-archive-orig-"
 _UNSAFE = re.compile(
@@ -110,12 +110,8 @@ def _names(tags: str, tag: str) -> bool:
 
 def _unchanged_since(date: str | None, record: Record) -> bool | None:
     """Whether the capture says that it was last modified at this date or before. None if either is no date."""
-    if not date:
-        return None
-    try:
-        return parsedate_to_datetime(record.http_header("last-modified")) <= parsedate_to_datetime(date)
-    except (ValueError, TypeError, OverflowError):
-        return None
+    modified, given = time_of(record.http_header("last-modified")), time_of(date or "")
+    return None if modified is None or given is None else modified <= given
 
 
 def _tag(loaded: Loaded) -> str:

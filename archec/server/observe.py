@@ -19,7 +19,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from archec.errors import ArchecError, StorageFailed
+from archec.errors import ArchecError
+from archec.store.durable import storage_errors
 
 ABORT = "archec.abort"
 """Key of a scope: closes its connection at once. The client does not receive what the kernel still holds for it."""
@@ -46,10 +47,8 @@ def log_accesses(where: str, base: Path) -> None:
     if where == "-":
         handler = logging.StreamHandler(sys.stdout)
     else:
-        try:
+        with storage_errors(base / where):
             handler = WatchedFileHandler(base / where, encoding="utf-8")  # reopens the file after a rotation
-        except OSError as error:
-            raise StorageFailed(f"{base / where}: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("%(message)s"))
     ACCESS_LOG.addHandler(handler)
 
