@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import lru_cache
 
 import zstandard
 from anyio import to_thread
@@ -27,7 +26,6 @@ PIECE = 1 << 16
 """Size in bytes of the pieces in which a body is sent."""
 
 
-@lru_cache(maxsize=256)
 def choose_coding(accept: str) -> str:
     """Returns the coding for an Accept-Encoding header, or "" for none.
 

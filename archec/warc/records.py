@@ -7,7 +7,6 @@ import base64
 import hashlib
 import http.client
 import io
-import os
 import re
 import uuid
 from typing import BinaryIO, Literal, NamedTuple
@@ -42,7 +41,6 @@ _FIELDS = "application/warc-fields"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
 _PRINTABLE = "".join(map(chr, range(32, 127)))
-_IN_MEMORY = 8 << 20
 _CHUNK = 1 << 20
 
 
@@ -87,32 +85,22 @@ class Contents(NamedTuple):
 
 
 def contents_of(file: BinaryIO, head: bytes = b"") -> Contents:
-    """Reads an open file, and computes its digests and that of the block that begins with the HTTP header ``head``.
-
-    A small file is read into memory and closed. A large one is left open, positioned at its start.
-    """
+    """Reads an open file, and computes its digests and that of the block that begins with the HTTP header ``head``. The
+    file is closed if that fails."""
     try:
         digests = Digests(sha1=True)
         block = hashlib.sha1(head, usedforsecurity=False)
-        small = os.fstat(file.fileno()).st_size < _IN_MEMORY
-        first = data = file.read(_IN_MEMORY if small else _CHUNK)
-        while data:
+        while data := file.read(_CHUNK):
             digests.update(data)
             if head:
                 block.update(data)
-            data = file.read(_CHUNK)
-        stream: BinaryIO = file
-        if small and digests.size == len(first):
-            file.close()
-            stream = io.BytesIO(first)
-        else:
-            file.seek(0)
+        file.seek(0)
     except BaseException:
         file.close()
         raise
     payload = _digest(bytes.fromhex(digests.sha1))
     return Contents(
-        stream, digests.size, digests.md5, digests.sha256, payload, _digest(block.digest()) if head else payload
+        file, digests.size, digests.md5, digests.sha256, payload, _digest(block.digest()) if head else payload
     )
 
 
