@@ -8,7 +8,7 @@ and 32 hexadecimal digits of a hash of its URL: it never changes, and does not r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -136,10 +136,9 @@ class ItemReader:
         self._publishers: dict[str, str] = {}
         self._evidence: tuple[Position, Evidence] | None = None
 
-    def items(
-        self, rows: Sequence[IndexRow], identifier_of: Callable[[IndexRow], str]
-    ) -> Iterator[tuple[IndexRow, Item | None]]:
-        """Yields each row with its item, in order; the item is None if deleted. Contents are read one by one.
+    def items(self, rows: Sequence[IndexRow], domain: str) -> Iterator[tuple[IndexRow, Item | None]]:
+        """Yields each row with its item in a ``domain``, in order; the item is None if deleted. Contents are read one
+        by one.
 
         Raises :class:`archec.errors.CatalogueGone` if the catalogue lacks an item of the index.
         """
@@ -151,7 +150,7 @@ class ItemReader:
                 if row.deleted or row.left:
                     yield row, None
                 elif obi is not None:
-                    item = _read_item(reader, identifier_of(row), obi)
+                    item = _read_item(reader, identifier(domain, row.local), obi)
                     item.last_seen = last_seen(obi, evidence) or item.noted
                     yield row, item
                 else:

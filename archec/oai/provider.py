@@ -201,7 +201,7 @@ def _records(call: _Call, rows: Sequence[IndexRow], form: RecordFormat, asked: s
     origin = repository.settings.provenance
     records: list[str] = []
     size = 0
-    for row, item in repository.reader.items(rows, lambda row: identifier(repository.domain, row.local)):
+    for row, item in repository.reader.items(rows, repository.domain):
         head = _header(repository, row, asked)
         if item is None:
             records.append(f"<record>{head}</record>")
