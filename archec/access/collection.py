@@ -51,12 +51,15 @@ class Step:
         }
         if not asked:
             return iter(())
+        told = dict(errors)
         try:
             await asyncio.wait(asked, timeout=self.timeout if self.grouped or local else None)
         finally:
             late = [task for task in asked if task.cancel()]
         for task in late:
-            asked.pop(task).failed(f"no answer within {self.timeout:g} s", errors)
+            source = asked.pop(task)
+            if errors.get(source.name) == told.get(source.name):  # else its thread has just failed
+                source.failed(f"no answer within {self.timeout:g} s", errors)
         return merge_rows([part for task in asked for part in task.result()], query)
 
 
