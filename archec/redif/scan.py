@@ -88,11 +88,9 @@ def scan(blob: Blob) -> Scan:
         templates.append(RawTemplate(kind, handle, obi, text, line, index))
         if again or not obi:
             problems.append(_handle_problem(blob.path, line, kind, handle, obi, again))
-    if b"<" in data and (b"\n<<<<<<<" in data or data.startswith(b"<<<<<<<")):
-        match = _CONFLICT.search(data)
-        if match is not None:
-            at = blob.first_line + data.count(b"\n", 0, match.start())
-            problems.append(Problem(shown(blob.path), at, "conflict-marker", "a conflict marker of a merge"))
+    if b"<<<<<<<" in data and (match := _CONFLICT.search(data)) is not None:
+        at = blob.first_line + data.count(b"\n", 0, match.start())
+        problems.append(Problem(shown(blob.path), at, "conflict-marker", "a conflict marker of a merge"))
     return Scan(templates, problems, encoding, read)
 
 
