@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple
@@ -36,7 +36,6 @@ class CommitItem(NamedTuple):
     placement: Placement | None = None
     links: tuple[Redirect, ...] = ()
     restated: tuple[HardLink, ...] = ()
-    fresh: bool = False
 
 
 _MOST_BYTES = 8 << 20
@@ -194,10 +193,9 @@ class Committer(Commits):
         if not placed:
             self._failing = []
             return
-        fresh = {item.record.id for item in placed if item.fresh and isinstance(item.record, ObiChange)}
-        self._record([item.record for item in placed], lines, fresh)
+        self._record([item.record for item in placed], lines)
 
-    def _record(self, records: list[Record], lines: list[bytes], fresh: Collection[str] = frozenset()) -> None:
+    def _record(self, records: list[Record], lines: list[bytes]) -> None:
         """Writes records, encoded as ``lines``, to the journal, then to the catalogue.
 
         Once writing to the catalogue has failed, it is not written to again in this run: it must never contain a batch
@@ -211,7 +209,7 @@ class Committer(Commits):
         self._behind = True
         hit("catalogue.before-write")
         position = Position(self._run, number, self._stamp, self._journal.head)
-        write(self._catalogue, changes_of(records, position, self._catalogue, fresh=fresh))
+        write(self._catalogue, changes_of(records, position, self._catalogue))
         hit("catalogue.after-write")
         self._behind = False
 

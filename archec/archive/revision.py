@@ -67,7 +67,7 @@ def concluded(
         claims=tuple(added), place="" if place == usual and (added or put or drop) else place,
         settled=settled, kept=None if kept == plain else kept,
     )  # fmt: skip
-    return CommitItem(record, placement, (), tuple(links), fresh=not obi.claims and not obi.history)
+    return CommitItem(record, placement, (), tuple(links))
 
 
 def _reason(judgement: Judgement, claims: Sequence[Claim], tist: int) -> str:

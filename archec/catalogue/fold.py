@@ -9,7 +9,7 @@ and everything else is written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -37,16 +37,13 @@ _Item = tuple[str, Any]
 _LONGEST = 600
 
 
-def changes_of(
-    records: Sequence[Record], position: Position, known: Catalogue, *, fresh: Collection[str] = frozenset()
-) -> Changes:
+def changes_of(records: Sequence[Record], position: Position, known: Catalogue) -> Changes:
     """Derives the changes that a journal batch makes to the catalogue.
 
-    ``fresh`` may name tobis that the caller knows to be absent, to save queries. Obis are identified by kind and id:
-    the fold does not rely on ids of different kinds being different.
+    Obis are identified by kind and id: the fold does not rely on ids of different kinds being different.
     """
     changes = [record for record in records if isinstance(record, ObiChange)]
-    before = _known_obis([change for change in changes if change.kind != "tobi" or change.id not in fresh], known)
+    before = _known_obis(changes, known)
     obis = {(kind, id): obi for kind, found in before.items() for id, obi in found.items()}  # noqa: A001
     changed: dict[_Key, None] = {}
     visited: dict[_Key, None] = {}
