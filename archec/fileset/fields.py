@@ -97,19 +97,12 @@ class JsonValue:
     def word(self) -> str:
         """An identifier: text, or a whole number as text."""
         if isinstance(self._value, int) and not isinstance(self._value, bool):
-            return str(self.whole())
+            return str(self.whole_or_none())
         return self.text()
 
     def word_or_none(self) -> str | None:
         """An identifier; None if it is null, missing or empty."""
         return None if self.is_null or self._value == "" else self.word()
-
-    def whole(self) -> int:
-        """A whole number, 0 or more."""
-        found = self.whole_or_none()
-        if found is None:
-            raise self.error("a whole number")
-        return found
 
     def whole_or_none(self) -> int | None:
         """A whole number, 0 or more, possibly written as text; None if it is null, missing or empty text."""

@@ -140,8 +140,7 @@ def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item
         work.commits.commit()
     last = held_version(work.archive, known, item, bundled=found.bundle is not None)
     if last is not None and not items and last.state != found.state:
-        for one in noted_again(known, when, work.run):
-            work.commits.add(one)
+        work.commits.add(noted_again(known, when, work.run))
         work.commits.commit()
     downloader.ledger.committed(work.run)
 

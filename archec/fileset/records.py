@@ -116,14 +116,11 @@ def state_items(
     return [*items, CommitItem(record, place)], stored.sha256
 
 
-def noted_again(known: Obi, when: int, run: int) -> list[CommitItem]:
+def noted_again(known: Obi, when: int, run: int) -> CommitItem:
     """Creates the record by which the state that holds at ``when`` is the one noted last of its version."""
-    entry = known.history.entry_at(when)
-    if entry is None:
-        return []
-    tist, state = entry
+    tist, state = known.history.entry_at(when) or (when, None)
     note = replace(known.notes[tist], run=run)
-    return [CommitItem(ObiChange("fileset", known.id, "", {tist: state}, notes={tist: note}))]
+    return CommitItem(ObiChange("fileset", known.id, "", {tist: state}, notes={tist: note}))
 
 
 def unkept_items(manifest: Manifest) -> tuple[list[CommitItem], str]:

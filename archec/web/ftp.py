@@ -61,9 +61,7 @@ class FtpTransport:
 
     async def send(self, request: Request) -> Response:
         """Logs in and requests the file. Its size and date become headers; the body is streamed."""
-        scheme, host, port, _ = request.origin
-        if scheme != "ftp":
-            raise BadUrl(f"{scheme} is not supported")
+        _, host, port, _ = request.origin
         self._guard.check_request(request)
         loop = asyncio.get_running_loop()
         path = _path(request.target)

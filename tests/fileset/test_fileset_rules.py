@@ -160,7 +160,7 @@ def test_a_large_answer_is_read_row_by_row() -> None:
     body = json.dumps({"id": 7, "files": [{**row, "size": n} for n in range(20_000)]}).encode()
     tracemalloc.start()
     try:
-        assert sum(row["size"].whole() for row in parse(body)["files"].items()) == 199_990_000
+        assert sum(row["size"].whole_or_none() or 0 for row in parse(body)["files"].items()) == 199_990_000
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
         assert public_body(body) is body
