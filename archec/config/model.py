@@ -289,10 +289,6 @@ class Config:
         """The beginning of a message about the setting ``key``: the file and the name of the setting."""
         return f"{self.file}: {key}"
 
-    def is_default(self, key: str) -> bool:
-        """Whether the setting ``key`` (outside any group) has its default value."""
-        return bool(getattr(self, key) == next(f.default for f in dataclasses.fields(self) if f.name == key))
-
     @property
     def store_path(self) -> Path:
         return self.path(self.object_store)

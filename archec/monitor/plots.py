@@ -10,12 +10,12 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from archec.archive.report import FAULTS, HostFigures
+from archec.archive.report import FAULTS, HostFigures, RunReport
 from archec.catalogue.interface import Catalogue
 from archec.errors import ConfigError
 from archec.monitor.runs import RunView
@@ -91,22 +91,9 @@ class Series:
         }
 
 
-class _PlottedRun(NamedTuple):
-    run: int
-    data_set: int
-    tobis: dict[str, int]
-    fobis: dict[str, int]
-    stored: int
-    totals: dict[str, int]
-
-
 def series_of(views: Iterable[RunView]) -> Series:
     """The series of runs, which are given newest first. Only a few hundred bytes are kept per run."""
-    runs = [
-        _PlottedRun(view.run, view.data_set, _incidences(of.tobis), _incidences(of.fobis), of.stored_bytes, of.totals)
-        for view in views
-        for of in (view.figures,)
-    ]
+    runs = [replace(view, options={}, report=_plotted(view.figures)) for view in views]
     runs.reverse()
     return Series(_bins(runs), _growth(runs))
 
@@ -119,13 +106,20 @@ def coverage_by_archive(catalogue: Catalogue, meter: Meter = SILENT) -> list[Cov
     return sorted(archives.values(), key=lambda row: (-row.works, row.archive))
 
 
+def _plotted(of: RunReport) -> RunReport:
+    """The figures that are plotted."""
+    return RunReport(
+        tobis=_incidences(of.tobis), fobis=_incidences(of.fobis), stored_bytes=of.stored_bytes, totals=of.totals
+    )
+
+
 def _incidences(counts: dict[str, int]) -> dict[str, int]:
     found = {kind: counts.get(kind, 0) for kind in KINDS}
     found["changed"] = sum(counts.get(kind, 0) for kind in _CHANGED)
     return found
 
 
-def _bins(runs: list[_PlottedRun]) -> tuple[Bin, ...]:
+def _bins(runs: list[RunView]) -> tuple[Bin, ...]:
     times = [tist for run in runs for tist in (run.run, run.data_set) if 0 < tist <= MAX_TIST]
     if not times:
         return ()
@@ -133,7 +127,8 @@ def _bins(runs: list[_PlottedRun]) -> tuple[Bin, ...]:
     starts = next(found for step in _STEPS if len(found := _dates(first, last, step)) <= _BINS + 1)
     bins = [Bin(start, end) for start, end in pairwise(starts)]
     for run in runs:
-        for tist, counts, which in ((run.data_set or run.run, run.tobis, "tobis"), (run.run, run.fobis, "fobis")):
+        of = run.figures
+        for tist, counts, which in ((run.data_set or run.run, of.tobis, "tobis"), (run.run, of.fobis, "fobis")):
             if 0 < tist <= MAX_TIST:
                 getattr(bins[bisect_right(starts, tist) - 1], which).update(counts)
     return tuple(bins)
@@ -163,12 +158,13 @@ def _month(number: int) -> int:
     return int(datetime(number // 12, number % 12 + 1, 1, tzinfo=timezone.utc).timestamp())
 
 
-def _growth(runs: list[_PlottedRun]) -> tuple[Growth, ...]:
+def _growth(runs: list[RunView]) -> tuple[Growth, ...]:
     found: list[Growth] = []
     stored = 0
     for run in runs:
-        stored = run.totals["stored_bytes"] if "stored_bytes" in run.totals else stored + run.stored
-        found.append(Growth(run.run, stored, run.totals.get("tobis_held"), run.totals.get("fobis_held")))
+        totals = run.figures.totals
+        stored = totals.get("stored_bytes", stored + run.figures.stored_bytes)
+        found.append(Growth(run.run, stored, totals.get("tobis_held"), totals.get("fobis_held")))
     step = len(found) // _POINTS + 1
     return tuple(found[::-step][::-1])
 

@@ -131,7 +131,7 @@ def open_store(config: Config) -> Layout:
         return open_layout(config.store_path)
     except ConfigError as error:
         hint = error.hint
-        if not config.is_default("object_store") and hint == _INIT:
+        if config.object_store != Config().object_store and hint == _INIT:
             hint = "check that it is mounted and the path is right; 'archec init' creates a new archive"
         raise ConfigError(f"{config.place('object_store')}: {error.message}", hint=hint) from error
 
