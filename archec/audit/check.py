@@ -185,6 +185,7 @@ class _Check:
                     if place.tist not in passed_over and place.path not in going_on:
                         self.leftovers[place.tist, place.directory] += 1
                     continue
+                self.summary.names += 1
                 self.comparison.on_disk(place.path, link=place.kind == "link")
                 if place.kind == "link":
                     wrong = judge(directories, place.path)
@@ -196,8 +197,7 @@ class _Check:
                 elif place.mode >= 0 and place.tist not in passed_over and place.mode & 0o7733 != 0o400:
                     message = f"its mode is {stat.S_IMODE(place.mode):04o}, not 0444"
                     self._keep(self.judged, place.path, Finding("mode", shown(place.path), message))
-                self.meter.at(self.comparison.names)
-        self.summary.names = self.comparison.names
+                self.meter.at(self.summary.names)
 
     def _out_of_place(self, finding: Finding, path: str) -> None:
         """Handles findings outside the directories of obis; records the directories that could not be listed."""

@@ -136,7 +136,6 @@ class Comparison:
     def __init__(self, layout: Layout, scratch: Callable[[], AbstractContextManager[Path]]) -> None:
         self._layout = layout
         self._diff = PartitionedDiff(scratch, (KEY + 1 + 32, KEY + 1, KEY + 32))
-        self.names = 0
 
     # -- the sides --------------------------------------------------------------------------------
 
@@ -179,7 +178,6 @@ class Comparison:
 
     def on_disk(self, path: str, *, link: bool) -> None:
         """Adds a name of the store, and whether it is a link."""
-        self.names += 1
         self._diff.add(_DISK, key_of(path) + (_AS_LINK if link else _AS_FILE))
 
     def catalogued(self, obi: str, history: History) -> None:
