@@ -5,6 +5,7 @@ The sizes in a zip file are not trusted: its directory, which is read into memor
 
 from __future__ import annotations
 
+import fcntl
 import io
 import lzma
 import os
@@ -12,9 +13,11 @@ import shutil
 import struct
 import tempfile
 import threading
+import time
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from archec.access.errors import MayBlock, SourceFailed
@@ -32,6 +35,8 @@ _FAULTS = (
     lzma.LZMAError,
 )  # fmt: skip
 _PACKED = -1
+_PREFIX = "archec-wacz-"
+_HOUR = 3600
 _MAX_DIRECTORY = 16 << 20
 """Maximum size in bytes of the directory of a zip file: about 100,000 files."""
 
@@ -43,7 +48,7 @@ class WaczSource(FileSource):
         super().__init__(name, "wacz", path, path)
         self._wacz, self._fault = path, ""
         self._stamp: Stamp | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._extracted = ExitStack()
         self._lock = threading.Lock()
 
     def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
@@ -55,8 +60,7 @@ class WaczSource(FileSource):
         return [self._fault] if self._fault else super().faults()
 
     def close(self) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._extracted.close()
 
     def _present(self, errors: Errors) -> list[IndexFile]:
         """The files of the index, which is extracted once. If that fails, it is not tried again until the WACZ file
@@ -80,8 +84,7 @@ class WaczSource(FileSource):
 
     def _extract(self) -> None:
         self.close()
-        self._folder = tempfile.TemporaryDirectory(prefix="archec-wacz-")
-        self._path, self._files, self._listed = Path(self._folder.name), {}, (-1, 0.0)
+        self._path, self._files, self._listed = self._extracted.enter_context(_own_folder()), {}, (-1, 0.0)
         with _LimitedReads(self._wacz) as wacz, zipfile.ZipFile(wacz) as packed:
             entries = [one for one in packed.infolist() if one.filename.startswith(_INDEXES)]
             entries = [one for one in entries if one.filename.endswith((*ENDINGS, *SUMMARIES))]
@@ -91,6 +94,32 @@ class WaczSource(FileSource):
                 name = entry.filename.removeprefix(_INDEXES).replace("/", ",")  # those of subfolders may have one name
                 with packed.open(entry) as inner, open(self._path / name, "wb") as out:
                     shutil.copyfileobj(inner, out, 1 << 20)
+
+
+def remove_abandoned() -> None:
+    """Removes the temporary directories of processes that were killed: those that are an hour old and not locked."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError), _locked(path) as status:
+            if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _HOUR:
+                shutil.rmtree(path)
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """Yields a temporary directory, which is locked."""
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, _locked(Path(name)):
+        yield Path(name)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[os.stat_result]:
+    """Locks a directory. Raises OSError if another process has done so."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class WaczResolver:

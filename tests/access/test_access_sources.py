@@ -310,6 +310,25 @@ def test_a_wacz_with_indexes_in_subfolders_and_one_that_replaces_it(tmp_path: Pa
         assert [row["url"] for row in asked(get, "a", "url=*.org")] == ["http://b.org/", "http://c.org/"]
 
 
+def test_what_killed_servers_have_extracted_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with zipfile.ZipFile(tmp_path / "a.wacz", "w") as packed:
+        packed.writestr("indexes/index.cdxj", line("http://a.org/", S))
+    config = configured(tmp_path, "collections: {a: ./a.wacz}")
+    give_tokens(config)
+    old, new = tmp_path / "archec-wacz-old", tmp_path / "archec-wacz-new"
+    old.mkdir()
+    with serving(config) as base, client(base) as get:
+        assert get.get("/a/index?url=a.org").text
+        (used,) = set(tmp_path.glob("archec-wacz-*")) - {old}
+        for path in (used, old):
+            os.utime(path, (0, 0))
+        new.mkdir()
+        with serving(config):
+            assert set(tmp_path.glob("archec-wacz-*")) == {used, new}
+    assert set(tmp_path.glob("archec-wacz-*")) == {new}
+
+
 def test_the_directory_one_is_in_is_indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under its own name, and without what only looks like a file."""
     crawl = Crawl(tmp_path / "w" / "sub" / "a.warc.gz")
