@@ -194,6 +194,9 @@ def test_communities_and_collections_name_their_members() -> None:
     bodies = {**made.OSF, "children": {"data": [{"id": "abcde"}]}}
     with pytest.raises(FilesetPlatformScopeError, match="abcde"):
         item_of(OsfHelper, "https://osf.io/y8t6r/", bodies)
+    bodies = {"/files/": {"data": {"relationships": {"target": {"data": {"id": "y8t6r"}}}}}}
+    with pytest.raises(FilesetPlatformScopeError, match="y8t6r"):
+        item_of(OsfHelper, "https://osf.io/bexrz/download", bodies)
     contents = {"data": [{"persistentUrl": "https://doi.org/10.7910/DVN/A"}]}
     with pytest.raises(FilesetPlatformScopeError, match="DVN/A"):
         item_of(DataverseHelper, "https://dataverse.harvard.edu/dataverse/econ", {"/dataverses/econ/": contents})
@@ -432,6 +435,8 @@ def test_files_of_dryad_that_are_not_to_be_had() -> None:
 
     (file,) = asked({"_links": {"self": {"href": "/api/v2/files/5"}}}).manifest or ()
     assert (file.status, file.platform_url) == ("platform-restricted", None)
+    whole = {"stash:version": {"href": "/api/v2/versions/9"}, "stash:download": {"href": "/api/v2/datasets/7/download"}}
+    assert asked(_links=whole).web_bundle_url == "https://datadryad.org/api/v2/datasets/7/download"
     with pytest.raises(PlatformRestrictedError, match="embargoed until 2999-01-01") as caught:
         asked(curationStatus="Embargoed", publicationDate="2999-01-01")
     assert caught.value.due == 32472144000

@@ -57,9 +57,11 @@ class DryadHelper(FilesetPlatformHelper):
             lambda body: body["_embedded"]["stash:files"], lambda rows: _files(rows, base),
             lambda body: body["_links"]["next"]["href"], lambda body: body["total"],
         )  # fmt: skip
+        whole = data["_links"]["stash:download"]["href"]
         return self.item(
             url, known, manifest, title=data["title"].text_or_none(), meta={"license": license_of(data["license"])},
             order=[data["versionNumber"].whole_or_none()],
+            bundle=None if whole.is_null else download_url(whole, base + "/"),
             page=urljoin(url, f"/dataset/{known}"), published=data["publicationDate"].tist(), restricted=restricted,
         )  # fmt: skip
 

@@ -48,6 +48,11 @@ class OsfHelper(FilesetPlatformHelper):
         if answer.status == 404:
             kind = "registrations"
             answer = yield Question(f"{base}/registrations/{asked}/")
+        if answer.status == 404:
+            file = yield Question(f"{base}/files/{asked}/")
+            if file.status == 200:
+                owner = file.json()["data"]["relationships"]["target"]["data"]["id"]
+                raise FilesetPlatformScopeError(f"{asked} is a file of a project", members=[owner.word_or_none()])
         node = answer.json()["data"]
         known = node["id"].word()
         check_known(asked, known)
