@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
+from urllib.parse import quote
 
 from lxml import etree
 
@@ -33,6 +34,8 @@ _OPEN = (
 )
 _PROVENANCE = "http://www.openarchives.org/OAI/2.0/provenance"
 _REDIF_DOCUMENTATION = "http://openlib.org/acmes/root/docu/redif_1.html"
+_QUERY_SAFE = "!*'()/?:@=$,"
+"""Characters that mean nothing in a query string, of those that oai-identifier.xsd allows."""
 _COMPRESSION = ("gzip", "deflate", "zstd")
 
 _iso = lru_cache(maxsize=4096)(iso)
@@ -85,10 +88,7 @@ class _Call:
         return Context(self._landing, self.repository.reader.publisher, lambda name: f"{self.base_url}/{name}")
 
     def _landing(self, name: str) -> str:
-        # These characters are allowed by oai-identifier.xsd, but have a meaning in a query string.
-        for character, escape in (("%", "%25"), ("&", "%26"), ("+", "%2B"), ("#", "%23"), (";", "%3B")):
-            name = name.replace(character, escape)
-        return f"{self.base_url}?verb=GetRecord&metadataPrefix=oai_dc&identifier={name}"
+        return f"{self.base_url}?verb=GetRecord&metadataPrefix=oai_dc&identifier={quote(name, safe=_QUERY_SAFE)}"
 
     def format(self, prefix: str) -> RecordFormat:
         """The format with this prefix. Raises :class:`OaiError` if there is none."""

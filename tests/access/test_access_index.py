@@ -18,9 +18,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from archec.access.index_folders import FileSource
 from archec.access.query import Arguments, key_of, parse_query
 from archec.access.rows import NOWHERE, any_row, as_text
 from archec.access.rules import Rules
+from archec.access.sources import Errors
 from archec.access.stamps import seconds
 from archec.access.viewer import Viewer
 from archec.cli.access import access
@@ -400,6 +402,22 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_crash(tmp_path: 
     os.truncate(path, 1000)
     with pytest.raises(SourceFailed, match="was truncated"):
         list(reading)
+
+
+def test_of_a_large_directory_few_files_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("archec.access.index_folders._MAX_OPEN", 2)
+    for n in range(5):
+        write_index(tmp_path / f"{n}.cdxj", [line("http://a.org/", f"201{n}0101000000")])
+    source = FileSource("a", "file", tmp_path)
+    source.prepare()
+    for _ in range(2):
+        parts = source.parts(parse_query(Arguments([("url", "a.org")])), Errors())
+        assert sorted(row.timestamp[:4] for part in parts for row in part) == ["2010", "2011", "2012", "2013", "2014"]
+        del parts
+        held = [os.path.realpath(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")]
+        assert sorted(path for path in held if path.startswith(str(tmp_path))) == [
+            str(tmp_path / "0.cdxj"), str(tmp_path / "1.cdxj")
+        ]  # fmt: skip
 
 
 def test_an_answer_that_is_cut_is_no_whole_one_although_another_step_of_the_name_failed(tmp_path: Path) -> None:

@@ -349,6 +349,16 @@ def test_collections_of_other_archives_are_named_in_the_query(get: httpx.Client,
     assert found(get, "colls", "sources=p")[0]["live_url"] == f"{there.url}//{STAMPS[0]}id_/{U}"
 
 
+def test_a_timegate_that_answers_itself_asks_an_index_for_all_and_for_the_nearest(
+    get: httpx.Client, there: Archives
+) -> None:
+    there.asked.clear()
+    answer = get.get(f"/pywb/id_/{U}", headers={"Accept-Datetime": "Wed, 01 Jan 2014 00:00:00 GMT"})
+    assert answer.status_code == 200, answer.text
+    closest = [parse_qs(urlsplit(path).query).get("closest") for _, path, _, _ in there.asked if "id_/" not in path]
+    assert closest == [None, [answer.headers["content-location"].partition("/pywb/")[2][:14]]]
+
+
 def test_a_server_that_gives_no_record_in_time_is_asked_once(get: httpx.Client, there: Archives) -> None:
     answer = get.get(f"/silent/resource?url={U}")
     assert (answer.status_code, answer.json()["errors"]) == (404, {"silent": "no answer within 0.3 s"})
