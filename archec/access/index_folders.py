@@ -10,7 +10,7 @@ from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 
-from archec.access.errors import SourceFailed
+from archec.access.errors import MayBlock, SourceFailed
 from archec.access.index_files import ENDINGS, IndexFile, SortedFile, newer_of
 from archec.access.ordering import first_of_each, merge_rows, ordered_rows
 from archec.access.query import Query
@@ -40,7 +40,10 @@ class FileSource(LocalSource):
 
     def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
         found: dict[Path, Iterator[Row]] = {}
-        for number, file in enumerate(self._present(errors)):
+        files = self._present(errors)
+        if at_once and len(files) > _MAX_OPEN:
+            raise MayBlock
+        for number, file in enumerate(files):
             try:
                 lines, read = file.lines(at_once=at_once)
                 rows = ordered_rows(lines, read, RowOrigin(file.name, self.name, self.type), query)
