@@ -109,26 +109,34 @@ def finish(
         landing=landing, answers=answers, message=public_text(message)[:1000], due=due, cite_as=item.cite_as,
         dois=_dois(item, before, fileset), options=replace(work.options, force=False).as_value(),
     )  # fmt: skip
-    result = IngestResult(
-        hit=status.is_hit, status=status.value, message=public_text(message) or None, request=_given(request),
-        ingest_type=request.ingest_type, manifest=found.files or None, platform_name=record.platform_name or None,
-        platform_domain=record.platform_domain or None, platform_id=record.platform_id or None,
-        platform_base_url=record.platform_base_url or None, ingest_strategy=record.ingest_strategy or None,
-        ingest_strategy_preferred=record.ingest_strategy_preferred or None,
-        archiveorg_item_name=record.archiveorg_item_name or None, file_count=record.file_count,
-        total_size=record.total_size, fileset=str(item.fileset) if found.state else found.withdrawn or None,
-        due=iso(due) if due else None,
-    )  # fmt: skip
+    stored = record
     if held is not None:  # a failed ingest must not hide what is held
-        record = replace(record, fileset=held.fileset, state=state or held.state, options=held.options)
+        stored = replace(record, fileset=held.fileset, state=state or held.state, options=held.options)
         if found.item is None:
-            record = replace(
-                record, platform_name=held.platform_name, platform_domain=held.platform_domain,
+            stored = replace(
+                stored, platform_name=held.platform_name, platform_domain=held.platform_domain,
                 platform_id=held.platform_id, platform_base_url=held.platform_base_url, cite_as=held.cite_as,
             )  # fmt: skip
-    work.commits.add(CommitItem(IngestDone(record)))
+    work.commits.add(CommitItem(IngestDone(stored)))
     work.commits.commit()
-    page = _landing(work, landing, page_url)
+    return _result(request, found, record, message, _landing(work, landing, page_url))
+
+
+def _result(
+    request: IngestRequest, found: RequestFindings, record: Ingest, message: str, page: tuple[FilesetFile, bytes] | None
+) -> IngestResult:
+    """The result of the ingest with this record. ``page`` is the landing page, if it is held."""
+    fileset = str(found.item.fileset) if found.item is not None and found.state else found.withdrawn
+    result = IngestResult(
+        hit=Status(record.status).is_hit, status=record.status, message=public_text(message) or None,
+        request=_given(request), ingest_type=record.ingest_type, manifest=found.files or None,
+        platform_name=record.platform_name or None, platform_domain=record.platform_domain or None,
+        platform_id=record.platform_id or None, platform_base_url=record.platform_base_url or None,
+        ingest_strategy=record.ingest_strategy or None,
+        ingest_strategy_preferred=record.ingest_strategy_preferred or None,
+        archiveorg_item_name=record.archiveorg_item_name or None, file_count=record.file_count,
+        total_size=record.total_size, fileset=fileset or None, due=iso(record.due) if record.due else None,
+    )  # fmt: skip
     if page is not None:
         capture, body = page
         result.terminal, result.file_meta = capture.terminal, capture.file_meta
@@ -136,12 +144,13 @@ def finish(
         result.html_biblio = html_biblio(body)
     elif found.landing is not None:
         result.html_biblio = html_biblio(found.landing.body)
-    if done.file_file_meta is not None:
+    done = found.done
+    if done is not None and done.file_file_meta is not None:
         result.fileset_file = FilesetFile(
             file_meta=done.file_file_meta, terminal=done.file_terminal, cdx=done.file_cdx,
             revisit_cdx=done.file_revisit_cdx,
         )  # fmt: skip
-    if done.bundle is not None:
+    if done is not None and done.bundle is not None:
         result.fileset_bundle = FilesetBundle(
             file_meta=done.bundle_file_meta, cdx=done.bundle_cdx, revisit_cdx=done.bundle_revisit_cdx,
             terminal=done.bundle_terminal, archiveorg_bundle_path=done.bundle_archiveorg_path,
