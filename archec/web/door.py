@@ -134,14 +134,10 @@ async def content(response: Response, limit: int) -> bytes:
         ProtocolError: it has an encoding that was not requested.
         WebError: it is incomplete.
     """
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in response:
-        pieces.append(piece)
-        size += len(piece)
-        if size > limit:
-            raise TooLarge(f"larger than {limit} bytes")
-    data = unpack(b"".join(pieces), response.headers.get("content-encoding", ""), limit + 1)
+    received = await response.upto(limit)
+    if len(received) > limit:
+        raise TooLarge(f"larger than {limit} bytes")
+    data = unpack(received, response.headers.get("content-encoding", ""), limit + 1)
     if data is None:
         raise ProtocolError("the response has an encoding that was not requested")
     if len(data) > limit:

@@ -205,13 +205,22 @@ class Response:
         piece = await self._read()
         if not piece:
             raise StopAsyncIteration
+        self.received += len(piece)
         if self._policy is not None:
-            self._check(self._policy, len(piece), begun)
+            self._check(self._policy, begun)
         return piece
 
-    def _check(self, policy: Policy, size: int, begun: float) -> None:
+    async def upto(self, limit: int) -> bytes:
+        """The body; if it has more than ``limit`` bytes, so much of it that this shows."""
+        pieces = []
+        async for piece in self:
+            pieces.append(piece)
+            if self.received > limit:
+                break
+        return b"".join(pieces)
+
+    def _check(self, policy: Policy, begun: float) -> None:
         now = self._clock()
-        self.received += size
         self._waited += now - begun
         if policy.max_size and self.received > policy.max_size:
             raise TooLarge(f"larger than {policy.max_size} bytes")

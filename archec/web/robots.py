@@ -30,7 +30,6 @@ from archec.web.client import Client, Flight
 from archec.web.faults import WebError
 from archec.web.headers import raw_headers, unpack, wait_asked
 from archec.web.location import location_of
-from archec.web.messages import Response
 from archec.web.outcome import BUSY, Outcome, of_status
 from archec.web.policy import Tuning
 
@@ -173,9 +172,10 @@ class RobotsCache:
         try:
             status = response.status_code
             fields = raw_headers(response.raw)
-            content = await self._read(response)
+            content = (await response.upto(MAX_SIZE))[:MAX_SIZE]
         finally:
             response.close()
+            self._client.progress(response.received, 0)
         if 300 <= status < 400 and fields.get("location"):
             return location_of(url, fields["location"])
         outcome = of_status(status)
@@ -194,17 +194,6 @@ class RobotsCache:
             return parse(body, self._token)
         except ValueError:
             return RobotsUnknown(Outcome.SERVER_ERROR, "robots.txt cannot be read")
-
-    async def _read(self, response: Response) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in response:
-            chunks.append(chunk)
-            size += len(chunk)
-            self._client.progress(len(chunk), 0)
-            if size >= MAX_SIZE:
-                break
-        return b"".join(chunks)[: MAX_SIZE]
 
 
 def product_token(agent: str) -> str:

@@ -13,6 +13,7 @@ import asyncio
 import resource
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -171,20 +172,14 @@ class DirectTransport:
 
     async def _issuer(self, url: str) -> bytes:
         """Fetches an issuer's certificate; b"" if that fails."""
-        data = b""
         try:
             origin, target, _ = located(url)
             response = await self.send(Request("GET", origin, target, ((b"Accept", b"*/*"),)))
-            try:
-                async for piece in response:
-                    data += piece
-                    if len(data) > ISSUER_SIZE:
-                        return b""
-            finally:
-                response.close()
+            with closing(response):
+                data = await response.upto(ISSUER_SIZE)
         except WebError:
             return b""
-        return data if response.status_code == 200 else b""
+        return data if response.status_code == 200 and len(data) <= ISSUER_SIZE else b""
 
     async def _take(self, key: object) -> H1Connection | None:
         """The most recently used idle connection whose socket is quiet."""
