@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from collections import Counter
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
@@ -83,7 +83,7 @@ def check(
     """
     summary = CheckSummary()
     began, report = time.monotonic(), summary.tally.counting(report)
-    with closing(Comparison(archive.layout, partial(scratch_folder, archive.config))) as comparison:
+    with Comparison(archive.layout, partial(scratch_folder, archive.config)) as comparison:
         look = _Check(archive, meter, report, fix, quick, unjournalled, comparison, summary)
         look.go()
     in_part = quick or (summary.clean and not summary.whole)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,7 +110,7 @@ def compare(
         result.differences[difference.what] += 1
         report(difference)
 
-    with scratch_folder(config) as scratch, closing(DirectoryCopy(layout)) as own:
+    with scratch_folder(config) as scratch, DirectoryCopy(layout) as own:
         _Comparing(layout, own, copy, scratch, meter, reported, result).go(files=files)
     result.seconds = time.monotonic() - began
     return result

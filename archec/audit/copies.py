@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import quote, urljoin
 
+from archec.closing import Closing
 from archec.config import Config
 from archec.errors import ArchecError, ConfigError, CorruptArchive, NotHeld, StorageFailed
 from archec.ids import is_url, slash_variant, without_userinfo
@@ -84,7 +85,7 @@ def open_copy(where: str, config: Config, layout: Layout | None = None) -> Itera
             theirs = open_layout(_archive_in(Path(where)))
             if theirs.root.resolve() == config.store_path.resolve():
                 raise ConfigError(f"{where}: is this archive itself, not a second copy of it")
-            copy = stack.enter_context(closing(DirectoryCopy(theirs)))
+            copy = stack.enter_context(DirectoryCopy(theirs))
             if layout is not None and journals(layout):
                 need_journals(copy, copy.runs())
         if layout is not None and layout.fanout != copy.layout.fanout:
@@ -114,7 +115,7 @@ def _archive_in(folder: Path) -> Path:
     raise ConfigError(f"{folder}: is not an archive: it has no {DESCRIPTOR}", hint="give its archive directory")
 
 
-class DirectoryCopy:
+class DirectoryCopy(Closing):
     """An archive directory, read as carefully as the archive itself. Must be closed."""
 
     def __init__(self, layout: Layout) -> None:

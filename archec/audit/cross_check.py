@@ -17,6 +17,7 @@ from archec.audit.findings import Finding, Reporter, about
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
 from archec.catalogue.records import ObiChange
+from archec.closing import Closing
 from archec.errors import CorruptArchive, CorruptJournal, NotHeld, StorageFailed
 from archec.history import History
 from archec.ids import slash_variant
@@ -30,7 +31,7 @@ _PARTS = 256
 _IN_MEMORY = 64 << 20
 
 
-class PartitionedDiff:
+class PartitionedDiff(Closing):
     """Compares streams that are too large for memory, in 256 parts. Must be closed.
 
     Each side consists of records of one width that begin with a 16-byte key (:func:`archec.audit.expected.key_of`).
@@ -130,7 +131,7 @@ class Differences:
         self.more += add_some(kind, keys)
 
 
-class Comparison:
+class Comparison(Closing):
     """Receives the three sides one after the other, then returns their differences. Must be closed."""
 
     def __init__(self, layout: Layout, scratch: Callable[[], AbstractContextManager[Path]]) -> None:

@@ -38,6 +38,7 @@ from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange
+from archec.closing import Closing
 from archec.digest import Digests
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.ids import is_url, slash_variant
@@ -77,7 +78,7 @@ class ReadPace:
             self._sleep(ahead)
 
 
-class Inspector:
+class Inspector(Closing):
     """Reads and compares the files of entries. One per process; must be closed. ``read`` counts bytes. Some entries may
     be compared with the journal only: ``unreadable`` is the reason why they could not be read from the catalogue, and
     ``rebuilt`` whether it had not followed the journals to ``position``, because it was being rebuilt.

@@ -7,7 +7,7 @@ mentions of texts and files).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
             scratch_folder(archive.config) as folder,
             _scratch_errors(folder),
             open_catalogue("sqlite:///fold.sqlite", base=folder, create=True) as fresh,
-            closing(PartitionedDiff(lambda: nullcontext(folder), (KEY, KEY))) as diff,
+            PartitionedDiff(lambda: nullcontext(folder), (KEY, KEY)) as diff,
         ):
             meter.phase("folding journals", None)
             follow_until(archive.layout, fresh, archive.position, meter)

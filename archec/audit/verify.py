@@ -75,8 +75,8 @@ def verify(
     began, report = time.monotonic(), summary.tally.counting(report)
     with (
         open_memory(memory_path(archive.config), report) as memory,
-        closing(Inspector(archive.layout, archive.catalogue, ReadPace(scope.rate), archive.position)) as inspector,
-        closing(PartitionedDiff(partial(scratch_folder, archive.config), (KEY, KEY))) as names,
+        Inspector(archive.layout, archive.catalogue, ReadPace(scope.rate), archive.position) as inspector,
+        PartitionedDiff(partial(scratch_folder, archive.config), (KEY, KEY)) as names,
     ):
         _Verification(archive, scope, meter, report, repair, memory, inspector, names, summary, Journals(archive)).go()
         summary.bad = memory.count_bad()
