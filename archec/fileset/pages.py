@@ -23,12 +23,18 @@ _MOST = 50
 
 
 class Page:
-    """A parsed page. A page that cannot be parsed has no metadata."""
+    """A parsed page: UTF-8, or else in the charset that its ``meta`` elements state. A page that cannot be parsed has
+    no metadata."""
 
     def __init__(self, body: bytes) -> None:
         self._tree: html.HtmlElement | None = None
+        try:
+            body.decode()
+            charset = "utf-8"
+        except UnicodeDecodeError:
+            charset = None
         with suppress(etree.LxmlError, ValueError):
-            self._tree = html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
+            self._tree = html.document_fromstring(body, parser=html.HTMLParser(encoding=charset, recover=True))
 
     def meta(self) -> Iterator[tuple[str, str]]:
         """Yields the name and content of each meta element that has both."""

@@ -613,6 +613,15 @@ def test_json_ld_hidden_in_a_comment(form: str) -> None:
     assert (found.title, [file.path for file in found.manifest or ()]) == ("-->Prices]]>", ["p.csv"])
 
 
+@pytest.mark.parametrize("charset", ["iso-8859-1", "utf-8", "koi8-r"])
+def test_a_page_may_have_another_charset(charset: str) -> None:
+    name = "Цены" if charset == "koi8-r" else "Prix du blé"
+    data = json.dumps({"@type": "Dataset", "name": name, "distribution": {"contentUrl": "p.csv"}}, ensure_ascii=False)
+    script = f'<script type="application/ld+json">{data}</script>'
+    found = generic(page(f'<html><meta charset="{charset}">{script}</html>'.encode(charset)))
+    assert found.title == name
+
+
 def test_json_ld_with_raw_line_ends_in_its_texts() -> None:
     script = '{"@type": "Dataset", "name": "Prices\nof\twheat", "distribution": {"contentUrl": "p.csv"}}'
     found = generic(page(f'<script type="application/ld+json">{script}</script>'.encode()))
