@@ -117,17 +117,9 @@ class Committer(Commits):
     never refers to bytes that are not on disk.
     """
 
-    def __init__(
-        self,
-        store: Writer,
-        journal: JournalWriter,
-        catalogue: Catalogue,
-        *,
-        run: int,
-        min_free: float = 0.0,
-    ) -> None:
+    def __init__(self, store: Writer, journal: JournalWriter, catalogue: Catalogue, *, min_free: float = 0.0) -> None:
         self.store, self._journal, self._catalogue = store, journal, catalogue
-        self._run, self._most, self._seconds = run, *_PACE
+        self._run, self._most, self._seconds = journal.tist, *_PACE
         self._items: list[CommitItem] = []
         self._lines: list[bytes] = []
         self._failing: list[CommitItem] = []
@@ -135,7 +127,7 @@ class Committer(Commits):
         self._since = time.monotonic()
         # A run's tist may be ahead of the clock, but a stamp is never less than the tist of its run, because readers
         # that follow the catalogue by stamps query what was committed after a run.
-        self._stamp = max(catalogue.position().stamp, run)
+        self._stamp = max(catalogue.position().stamp, self._run)
         self.on_refused: OnRefused = lambda item, outcome: None
         self._min_free = min_free
         self._behind = False
@@ -278,7 +270,7 @@ def committing(archive: Archive, run: int) -> Iterator[Committer]:
     """Yields the committer for a run of a locked archive, with the run's journal."""
     layout, catalogue = archive.layout, archive.catalogue
     with JournalWriter(layout, run, head=catalogue.position().head) as journal, Writer(layout) as writer:
-        yield Committer(writer, journal, catalogue, run=run, min_free=archive.config.min_free)
+        yield Committer(writer, journal, catalogue, min_free=archive.config.min_free)
 
 
 def check_space(layout: Layout, min_free: float) -> None:

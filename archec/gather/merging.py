@@ -14,7 +14,7 @@ from archec.archive.absence import NotJudged, directory_of, hides, shows
 from archec.catalogue.documents import ObiState
 from archec.catalogue.documents import history_of as history_in
 from archec.catalogue.model import Coverage
-from archec.gather.spool import SeenRow, Winner
+from archec.gather.spool import SeenRow
 from archec.history import History
 from archec.ids import archive_of
 
@@ -51,7 +51,7 @@ class Merge:
         self.held = HeldCounts(Counter(), Counter())
         self.unknown: Counter[tuple[str, str]] = Counter()
 
-    def cases(self, found: Iterable[Winner], known: Iterable[ObiState]) -> Iterator[Case]:
+    def cases(self, found: Iterable[tuple[SeenRow, int]], known: Iterable[ObiState]) -> Iterator[Case]:
         """Every tobi that the data set may change, by id."""
         states = iter(known)
         state = next(states, None)

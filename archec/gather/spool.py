@@ -85,21 +85,6 @@ class ChunkRead(NamedTuple):
     size: int
 
 
-class Unreadable(NamedTuple):
-    """A file that could not be read, or only ``partly``; ``digest`` as in its :class:`FileRow`."""
-
-    place: str
-    partly: bool
-    digest: str
-
-
-class Winner(NamedTuple):
-    """The winning template of an id, and the number of others that have the id."""
-
-    row: SeenRow
-    others: int
-
-
 class Loss(NamedTuple):
     """A tobi that is lost according to the data set: the archive of its handle, and the archive's directory of its
     place."""
@@ -168,17 +153,18 @@ class Spool(Database):
             for (place,) in self.connection.execute("SELECT place FROM files"):
                 yield place
 
-    def unreadable(self, superseded: frozenset[int]) -> Iterator[Unreadable]:
-        """The files that could not be read."""
+    def unreadable(self, superseded: frozenset[int]) -> Iterator[tuple[str, bool, str]]:
+        """The files that could not be read: place, whether only in part, digest as in their :class:`FileRow`."""
         with self.translated():
             sql = "SELECT place, found, digest, member FROM files WHERE read = 0"
             for place, found, digest, member in self.connection.execute(sql):
                 if member not in superseded:
-                    yield Unreadable(place, bool(found), digest)
+                    yield place, bool(found), digest
 
-    def found(self, superseded: frozenset[int], listing: BinaryIO | None = None) -> Iterator[Winner]:
-        """The winner of each id, by id (:func:`archec.redif.precedence.rank`). Writes the places of handles that occur
-        more than once to ``listing``: the winner first, the others in the order of the data set."""
+    def found(self, superseded: frozenset[int], listing: BinaryIO | None = None) -> Iterator[tuple[SeenRow, int]]:
+        """The winner of each id (:func:`archec.redif.precedence.rank`), by id, and how many others have the id. Writes
+        the places of handles that occur more than once to ``listing``: the winner first, the others in the order of the
+        data set."""
         rows = (row for row in map(row_of, self._seen) if row.member not in superseded)
         row = next(rows, None)
         while row is not None:
@@ -192,7 +178,7 @@ class Spool(Database):
                 losers = [place for _, _, place in sorted(places)]
                 text = "\t".join([winner.id, str(others + 1), f"{winner.place}:{winner.line}", *losers])
                 listing.write(f"{text}\n".encode("utf-8", "surrogateescape"))
-            yield Winner(winner, others)
+            yield winner, others
 
     def add_losses(self, losses: Iterable[Loss]) -> None:
         """Adds tobis that are lost according to the data set; sorted by id over all calls."""

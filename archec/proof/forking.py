@@ -57,7 +57,7 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
             rebuild(layout, catalogue, meter=meter)
             with Writer(layout) as writer:
                 report = Report(run, 0, "none", "", state="done", message=reason)
-                end_run(catalogue, Committer(writer, journal, catalogue, run=run), report)
+                end_run(catalogue, Committer(writer, journal, catalogue), report)
         return fork
 
 

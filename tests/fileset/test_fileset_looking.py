@@ -586,7 +586,7 @@ def test_candidates_are_data_sets_that_templates_name(filesets: Filesets, platfo
     layout = open_store(filesets.config)
     catalogue = open_catalogue(filesets.config.database, base=filesets.config.base)
     with closing(catalogue), JournalWriter(layout, 100) as journal, Writer(layout) as writer:
-        committer = Committer(writer, journal, catalogue, run=100)
+        committer = Committer(writer, journal, catalogue)
         committer.add(CommitItem(RunStart(100)))
         for handle in ("RePEc:aaa:s:1", "RePEc:bbb:s:1"):
             text = writer.put(100, handle, b"Template-Type: ReDIF-Paper 1.0\nDOI: https://doi.org/10.3886/E7V1\n")

@@ -48,7 +48,7 @@ def test_any_rows_come_by_id(lots: list[list[str]]) -> None:
         for lot in lots:
             spool.add([read(row(obi, next(numbers)) for obi in lot)])
         found = list(spool.found(frozenset()))
-        assert [item.row.id for item in found] == sorted(set(every))
+        assert [winner.id for winner, _ in found] == sorted(set(every))
         for winner, others in found:
             numbers = [n for n, obi in enumerate(every) if obi == winner.id]
             assert winner == row(winner.id, max(numbers))
@@ -109,7 +109,7 @@ def test_the_templates_of_a_file_with_a_long_name_take_no_memory_for_it(tmp_path
     assert len(b"".join(found.lines)) < 250 * 1000
     with Spool(tmp_path / "spool") as spool:
         spool.add([found])
-        rows = [winner.row for winner in spool.found(frozenset())]
+        rows = [winner for winner, _ in spool.found(frozenset())]
     assert {(row.path, row.place) for row in rows} == {(path.encode(), path[6:])}
 
 
@@ -119,10 +119,10 @@ def test_more_repeats_of_an_id_than_a_block_holds(tmp_path: Path) -> None:
         for n in range(0, 130_000, 10_000):
             spool.add([read(row("RePEc:aaa:sss:1", n + i) for i in range(10_000))])
             spool.add([read(row(f"RePEc:aaa:sss:{n}{i}", n + i) for i in range(500))])
-        found = {item.row.id: item for item in spool.found(frozenset())}
+        found = {winner.id: (winner, others) for winner, others in spool.found(frozenset())}
         assert len(found) == 13 * 500 + 1
-        most = found["RePEc:aaa:sss:1"]
-        assert (most.others, most.row.number) == (129_999, 129_999)
+        winner, others = found["RePEc:aaa:sss:1"]
+        assert (others, winner.number) == (129_999, 129_999)
 
 
 def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,9 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
     "gz-two-streams": lambda data: gzip.compress(data[:700]) + gzip.compress(data[700:]) + b"\0" * 50,
     "zst": zstandard.compress,
     "zst-two-frames": lambda data: zstandard.compress(data[:700]) + zstandard.compress(data[700:]),
+    "zst-with-padding": lambda data: (b"\0" * 50).join(
+        zstandard.ZstdCompressor(write_checksum=True).compress(part) for part in (data[:700], data[700:])
+    ),
     "zst-of-pzstd": lambda data: (
         b"P*M\x18\4\0\0\0\x20\0\0\0" + zstandard.ZstdCompressor(write_checksum=True).compress(data)
     ),
