@@ -135,14 +135,14 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
 def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
     """A row on one line; if that is too long, the later columns with their names on a second line."""
     if width is None or sum(_WIDTHS) + 2 * len(_WIDTHS) <= width:
-        yield _joined(cells, _WIDTHS)
+        yield _joined(cells)
         return
-    yield _joined(cells[:_FIRST], _WIDTHS)
+    yield _joined(cells[:_FIRST])
     if cells is not _HEAD:
         named = zip(_HEAD[_FIRST:], cells[_FIRST:], strict=True)
         rest = "; ".join(f"{name}: {cell}" for name, cell in named if cell not in ("", "-"))
         yield f"{'':<{_BELOW}}{rest}"
 
 
-def _joined(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
-    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False)).rstrip()
+def _joined(cells: tuple[str, ...]) -> str:
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, _WIDTHS, strict=False)).rstrip()

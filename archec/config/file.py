@@ -133,12 +133,10 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
         if "$" in str(error) and "regex" not in str(error):  # the error names a place within the value
             problem += f" ({error})"
         raise ConfigError(f"{where}: {_shown(value)}: {problem}") from error
-    except Misfit as error:
-        raise ConfigError(f"{where}: {_USERINFO.sub('***@', str(error))}") from error
     except (ValueError, ArchecError) as error:
-        problem = str(error)
-        given = "" if problem.startswith(repr(value)) else f"{_shown(value)}: "
-        raise ConfigError(f"{where}: {given}{problem}") from error
+        says_what = isinstance(error, Misfit) or str(error).startswith(repr(value))
+        problem = _USERINFO.sub("***@", str(error))
+        raise ConfigError(f"{where}: {problem if says_what else f'{_shown(value)}: {problem}'}") from error
 
 
 def _shown(value: object) -> str:
