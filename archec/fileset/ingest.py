@@ -80,7 +80,7 @@ async def _process(work: Work, found: RequestFindings, item: FilesetPlatformItem
     """Keeps the files. Returns the status and message of the result. Raises a FilesetProblem if there are no files."""
     options = work.options
     set_safe_paths(item.manifest or [])
-    wanted = options.selection.of(item.manifest or ())
+    wanted = list(filter(options.selection.wants, item.manifest or ()))
     found.files = public_files(wanted)
     if not wanted and not item.bundle_only:
         raise EmptyManifest("the data set has no files" + (" that were asked for" if item.manifest else ""))

@@ -127,10 +127,6 @@ class FileSelection(NamedTuple):
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
 
-    def of(self, files: Iterable[FilesetManifestFile]) -> list[FilesetManifestFile]:
-        """The selected ones of these files."""
-        return [file for file in files if self.wants(file)]
-
     def with_others(
         self, files: Sequence[FilesetManifestFile], known: Iterable[FilesetManifestFile], paths: Sequence[str]
     ) -> list[FilesetManifestFile]:

@@ -85,6 +85,8 @@ class HostQueues:
         self._waiting: list[tuple[float, int, HostQueue]] = []
         self._later: list[tuple[float, int, QueuedTask]] = []
         self._order = count()
+        self._now = 0.0
+        """The time of the last ``take``."""
 
     def host(self, key: str) -> HostQueue:
         """The queue of the host with this name, created on the first call."""
@@ -102,6 +104,7 @@ class HostQueues:
             key: host
             for key, host in self._hosts.items()
             if host.tasks or host.active or host.listed or host.faults or host.penalty or host.given_up or key in busy
+            or host.next_start > self._now
         }
         used = {id(host.address) for host in self._hosts.values()}
         self._addresses = {name: one for name, one in self._addresses.items() if one.active or id(one) in used}
@@ -120,6 +123,7 @@ class HostQueues:
 
     def take(self, now: float) -> QueuedTask | None:
         """Returns the next task that may start, or None. The task counts as active."""
+        self._now = now
         while self._later and self._later[0][0] <= now:
             self.add(heapq.heappop(self._later)[2])
         while self._waiting and self._waiting[0][0] <= now:

@@ -186,7 +186,7 @@ def test_files_are_chosen_by_globs_and_unsafe_ones_are_not_fetched() -> None:
     paths = ["data/p.csv", "data/q.dta", "../x.csv", "readme.txt"]
     whole = FilesetPlatformItem(platform_name="x", manifest=[FilesetManifestFile(path) for path in paths])
     set_safe_paths(whole.manifest or [])
-    found = FileSelection(["*.csv", "readme*"], ["readme*"]).of(whole.manifest or [])
+    found = list(filter(FileSelection(["*.csv", "readme*"], ["readme*"]).wants, whole.manifest or []))
     assert [file.path for file in found] == ["data/p.csv", "../x.csv"]
     assert [file.status for file in found] == [None, "unsafe-path"]
     assert found[0].extra == {"safe_path": "data/p.csv"}

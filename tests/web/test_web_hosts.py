@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.config import FetchConfig
+from archec.web import host_queues
 from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
 from archec.web.outcome import Outcome
 from archec.web.task import FetchTask
@@ -54,6 +56,18 @@ def test_a_delay_lies_between_two_starts() -> None:
     assert hosts.next_time() == 11.0
     assert hosts.take(10.99) is None
     assert hosts.take(11.0) is not None
+
+
+def test_a_host_is_not_forgotten_within_its_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_queues, "_MAX_HOSTS", 2)
+    hosts = queues(delay=1.0)
+    fill(hosts, "a", "b")
+    assert None not in (hosts.take(10.0), hosts.take(10.0))
+    for key in ("a", "b"):
+        hosts.done(hosts.host(key))
+    fill(hosts, "c", "a")
+    taken = [hosts.take(10.5), hosts.take(10.5), hosts.take(11.0)]
+    assert [job.host.key if job is not None else "" for job in taken] == ["c", "", "a"]
 
 
 def test_a_pause_holds_for_jobs_that_were_ready() -> None:
