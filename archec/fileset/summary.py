@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import BytesIO
+from shutil import copyfileobj
 from typing import IO, Any
 
 from msgspec.structs import replace
@@ -45,8 +46,7 @@ def _keep_answer(work: Work, answer: PlatformAnswer, stream: IO[bytes]) -> str:
     head = stream.read(4096)
     stream.seek(0)
     with work.downloader.writer.temp(work.run, obi, sha1=True) as temp:
-        while data := stream.read(_PIECE):
-            temp.write(data)
+        copyfileobj(stream, temp)
         temp.close()
     if any(isinstance(one.record, ObiChange) and one.record.id == obi for one in work.commits.uncommitted):
         work.commits.commit()  # so that it is known: the platform gave the same answer before
@@ -59,7 +59,6 @@ def _keep_answer(work: Work, answer: PlatformAnswer, stream: IO[bytes]) -> str:
     return obi
 
 
-_PIECE = 1 << 20
 _KEPT = frozenset({"content-type", "content-length", "date", "etag", "last-modified", "server"})
 
 
