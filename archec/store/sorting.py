@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -51,11 +52,12 @@ class SortedLines(Closing):
 
     def _spill(self) -> None:
         """Writes the lines to a run; all runs are merged into it if there are too many."""
-        with storage_errors(self._folder):
-            run = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with this object
+        with storage_errors(self._folder), ExitStack() as failed:
+            run = failed.enter_context(tempfile.TemporaryFile(dir=self._folder))
             many = len(self._runs) >= _MAX_RUNS
             run.writelines(line + b"\n" for line in (self if many else sorted(self._lines)))
             run.flush()
+            failed.pop_all()  # it is closed with this object
         if many:
             self.close()
         self._runs.append(run)

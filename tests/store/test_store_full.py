@@ -22,6 +22,7 @@ from archec.store.journal_reader import read_batches
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import create
 from archec.store.reader import digest
+from archec.store.sorting import SortedLines
 from archec.store.writer import Placement, Writer
 
 TIST = 1352481230
@@ -37,6 +38,13 @@ def test_a_file_that_cannot_be_created_is_told_by_its_directory(tmp_path: Path) 
     with small_disk(tmp_path / "small", "size=1m,nr_inodes=1") as place, pytest.raises(StorageFull) as raised:
         atomic_write(place / "x", b"")
     assert raised.value.message == f"{place}: No space left on device"
+
+
+def test_lines_that_cannot_be_sorted_leave_the_disk_as_it_was(disk: Path) -> None:
+    free = os.statvfs(disk).f_bfree
+    with SortedLines(disk, in_memory=2_000_000) as lines, pytest.raises(StorageFull) as raised:
+        deque((lines.add(b"%0200d" % number) for number in range(30_000)), 0)
+    assert (raised.value.__cause__ is not None, os.statvfs(disk).f_bfree) == (True, free)
 
 
 def test_bytes_run_out(disk: Path) -> None:
