@@ -613,6 +613,13 @@ def test_json_ld_hidden_in_a_comment(form: str) -> None:
     assert (found.title, [file.path for file in found.manifest or ()]) == ("-->Prices]]>", ["p.csv"])
 
 
+def test_a_catalogue_names_its_data_sets() -> None:
+    listed = [{"@type": "Dataset", "url": "https://h/1"}, {"@type": "Dataset", "@id": "https://h/2"}, {"name": "Three"}]
+    data = json.dumps({"@type": "schema:DataCatalog", "schema:dataset": listed})
+    with pytest.raises(FilesetPlatformScopeError, match="https://h/1, https://h/2, Three"):
+        generic(page(f'<script type="application/ld+json">{data}</script>'.encode()))
+
+
 @pytest.mark.parametrize("charset", ["iso-8859-1", "utf-8", "koi8-r"])
 def test_a_page_may_have_another_charset(charset: str) -> None:
     name = "Цены" if charset == "koi8-r" else "Prix du blé"

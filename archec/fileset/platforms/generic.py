@@ -34,7 +34,7 @@ from archec.fileset.platforms.base import (
     manifest_file,
 )
 from archec.fileset.redaction import public_url
-from archec.fileset.status import FilesetProblem, NoPlatformMatch, PlatformError
+from archec.fileset.status import FilesetPlatformScopeError, FilesetProblem, NoPlatformMatch, PlatformError
 from archec.ids import is_url, normalise_url, urlkey
 from archec.text.sniff import bare_type
 from archec.web.headers import whole
@@ -48,7 +48,7 @@ _LONGEST_CITED = 1000
 _MOST_ASKED = 5
 """Link sets, and JSON-LD files, that are requested in turn."""
 _LINK_SETS = ("application/linkset+json", "application/linkset")
-_DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset", "sc:Dataset", "schema:Dataset")
+_SCHEMA = ("", "https://schema.org/", "http://schema.org/", "sc:", "schema:")
 
 
 class TypedLink(NamedTuple):
@@ -110,6 +110,8 @@ class GenericHelper(FilesetPlatformHelper):
             except PlatformError as error:
                 problem = error
         if not files:
+            if members := list(data.members()):
+                raise FilesetPlatformScopeError("the page is a catalogue of data sets", members=members)
             raise problem
         about = data.dataset
         name = _plain(about["name"]).text_or_none() or page.title()
@@ -197,8 +199,8 @@ def _linked(link: TypedLink) -> FilesetManifestFile:
     return manifest_file(path, size, checksums(), link.url, link.parameters.get("type"))
 
 
-def _is_dataset(one: JsonValue) -> bool:
-    return any(kind.raw in _DATASETS for kind in one["@type"].one_or_more())
+def _is(one: JsonValue, name: str) -> bool:
+    return any(kind.raw in [f"{prefix}{name}" for prefix in _SCHEMA] for kind in one["@type"].one_or_more())
 
 
 class _Described:
@@ -206,8 +208,15 @@ class _Described:
 
     def __init__(self, objects: Iterable[JsonValue]) -> None:
         nodes = list(objects)
-        self.dataset = next((one for one in nodes if _is_dataset(one)), JsonValue(None))
+        self.dataset = next((one for one in nodes if _is(one, "Dataset")), JsonValue(None))
+        self._catalogues = [one for one in nodes if _is(one, "DataCatalog")]
         self._nodes = {name: one for one in nodes if isinstance(name := one["@id"].raw, str)}
+
+    def members(self) -> Iterator[str]:
+        """Yields the URLs (or ids, or names) of the data sets that a catalogue lists."""
+        for one in (one for catalogue in self._catalogues for one in catalogue["dataset"].one_or_more()):
+            if one.is_object and (name := first_of(_plain(one["url"]), one["@id"], _plain(one["name"])).text_or_none()):
+                yield name
 
     def files(self, base: str) -> Iterator[FilesetManifestFile]:
         """Yields the files of its distribution, of which a graph may have the ids only, except those that are contained
