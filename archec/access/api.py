@@ -136,7 +136,8 @@ class Api:
             return answer(302, b"", HTML, [("Location", at.memento(loaded.row)), *varies])
         exchange.note["source"] = loaded.row.origin.source
         async with ClosedOnFailure(loaded.record.close):
-            return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=given is None)
+            links = memento.links(at, view._replace(chosen=loaded.row))  # of several at one time
+            return answer_replay(exchange, loaded, at, links, negotiated=given is None)
 
     async def _available(self, exchange: Exchange, lookup: Lookup) -> Response:
         url, stamp = exchange.take.one("url"), exchange.take.one("timestamp")

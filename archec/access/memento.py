@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import attrgetter
+from typing import NamedTuple
 
 from anyio import to_thread
 from msgspec.structs import replace
@@ -62,8 +63,7 @@ class Addresses:
         return f"{self.base}/{row.timestamp}id_/{as_uri(row.url or self.url)}"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """A memento and its neighbours. ``before`` and ``after`` are None if there are none."""
 
     chosen: Row

@@ -171,6 +171,20 @@ def test_a_timegate_that_answers_itself(base: str, get: httpx.Client) -> None:
     assert answer.headers["memento-datetime"] == DATES[0]
 
 
+def test_links_are_those_of_the_memento_that_is_sent(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    for url in ("http://a.org/", "https://a.org/"):
+        crawl.response(url, STAMPS[0], url.encode())
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    config = configured(tmp_path, "collections: {a: {index: a.cdxj, resource: ./w}}")
+    give_tokens(config)
+    with serving(config) as url, client(url) as get:
+        for path in ("/a/id_/a.org", f"/a/{STAMPS[0]}id_/a.org"):
+            answer = get.get(path)
+            assert rels(answer.headers["link"])["original"][0] == answer.text
+            assert answer.headers["content-location"] == f"{url}/a/{STAMPS[0]}id_/{answer.text}"
+
+
 def test_redirects_failures_chunks_and_templates(base: str, get: httpx.Client) -> None:
     moved = get.get(f"/a/{STAMPS[0]}id_/http://a.org/moved")
     assert moved.status_code == 301
