@@ -125,11 +125,11 @@ class AccessCapability(BaseRoute, Capability):
         try:
             if exchange.method == "OPTIONS" and self._config.access.cors:
                 response = answer(204, b"", "text/plain", _PREFLIGHT)
+                await self._complete(response, exchange)(scope, receive, send)
             else:
                 viewer = self._gate.enter(exchange.headers.get("authorization", ""), client_of(scope))
                 self._gate.count(viewer.token)
-                response = await self._answered(exchange, viewer)
-            await self._gate.transfer(viewer, self._complete(response, exchange)(scope, receive, send))
+                await self._gate.transfer(viewer, self._serve(exchange, viewer, send))
         except Refused as refusal:
             response = message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)
             await self._complete(response, exchange)(scope, receive, send)
@@ -152,6 +152,10 @@ class AccessCapability(BaseRoute, Capability):
                     **exchange.note,
                 },
             )
+
+    async def _serve(self, exchange: Exchange, viewer: Viewer, send: Send) -> None:
+        response = await self._answered(exchange, viewer)
+        await self._complete(response, exchange)(exchange.scope, exchange.receive, send)
 
     async def _answered(self, exchange: Exchange, viewer: Viewer) -> Response:
         try:

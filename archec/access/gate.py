@@ -79,10 +79,10 @@ class Gate:
             raise Refused(429, "Too many requests", (("Retry-After", str(wait)),))
         self._buckets[token.hash] = (left - 1, now)
 
-    async def transfer(self, viewer: Viewer | None, sending: Awaitable[None]) -> None:
-        """Awaits the sending of a response. Raises TransferEnded soon after the token has become invalid."""
+    async def transfer(self, viewer: Viewer, sending: Awaitable[None]) -> None:
+        """Awaits that a response is made and sent. Raises TransferEnded soon after the token has become invalid."""
         task = asyncio.current_task()
-        if viewer is None or viewer.token is None or task is None:
+        if viewer.token is None or task is None:
             return await sending
         self._transfers[task] = viewer.token
         try:

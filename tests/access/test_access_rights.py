@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,19 @@ def test_revoked_and_expired_tokens_are_refused_at_once(tmp_path: Path) -> None:
         run = CliRunner().invoke(access, ["token", "revoke", "reader", "--config", str(config.file)])
         assert run.exit_code == 0, run.output
         assert get.get("/a").status_code == 401
+
+
+def test_a_revoked_token_ends_a_request_that_waits_for_its_source(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as others:
+        place = f"cdx+http://127.0.0.1:{silent.getsockname()[1]}/cdx"
+        config = configured(tmp_path, f"collections: {{a: {{index: '{place}', index_timeout: 60}}}}")
+        give_tokens(config)
+        with serving(config) as url, client(url) as get:
+            waiting = others.submit(get.get, "/a/index?url=x.org")
+            with silent.accept()[0]:
+                CliRunner().invoke(access, ["token", "revoke", "reader", "--config", str(config.file)])
+                with pytest.raises(httpx.TransportError):
+                    waiting.result(10)
 
 
 def test_a_revoked_token_ends_the_download_of_a_slow_client(tmp_path: Path) -> None:
