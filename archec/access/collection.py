@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -42,8 +41,10 @@ class Step:
         local = [one for one in self.local if query.wants(one.name)]
         remote = [one for one in self.remote if query.wants(one.name)]
         if not remote and is_short(query):
-            with suppress(MayBlock):
+            try:
                 return merge_rows([part for one in local for part in one.parts(query, errors, at_once=True)], query)
+            except MayBlock:
+                pass
         begin, in_thread = asyncio.create_task, partial(to_thread.run_sync, abandon_on_cancel=True)
         asked: dict[asyncio.Task[Sequence[Iterator[Row]]], Source] = {
             **{begin(in_thread(partial(one.parts, query, errors))): one for one in local},
