@@ -17,5 +17,5 @@ class Closing:
         self.close()
 
     def close(self) -> None:
-        """May be called repeatedly."""
+        """Called at the end of the block."""
         raise NotImplementedError

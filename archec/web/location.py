@@ -18,8 +18,8 @@ _ENDS = "".join(map(chr, range(0x21)))
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ESCAPED = re.compile(r"[\x00-\x20\x7f-\xff]")
 _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
-_ZERO = re.compile(r"0x(?![0-9a-f])")
-"""An address with a part without digits. To the standard, though not to the C library, the part is 0."""
+_ZERO = re.compile(r"(?<![^.])0x(?![^.])")
+"""A part of an address without digits. To the standard, though not to the C library, it is 0."""
 
 
 def location_of(url: str, location: str) -> str:

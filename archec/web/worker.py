@@ -92,19 +92,24 @@ async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuni
 async def _receive(reader: asyncio.StreamReader, fetcher: Fetcher) -> Stop:
     """Processes messages until told to stop, or until the other end is closed."""
     inbox, decode = Inbox(), decoder(ToWorker).decode
-    with suppress(OSError):
-        while data := await reader.read(_READ):
-            for message in map(decode, inbox.feed(data)):
-                if isinstance(message, Tasks):
-                    for task in message.items:
-                        fetcher.submit(task)
-                    fetcher.start()
-                elif isinstance(message, HostsKnown):
-                    for host, faults, wait in message.items:
-                        fetcher.know(host, faults, wait)
-                else:
-                    return cast(Stop, message)
+    while data := await _read(reader):
+        for message in map(decode, inbox.feed(data)):
+            if isinstance(message, Tasks):
+                for task in message.items:
+                    fetcher.submit(task)
+                fetcher.start()
+            elif isinstance(message, HostsKnown):
+                for host, faults, wait in message.items:
+                    fetcher.know(host, faults, wait)
+            else:
+                return cast(Stop, message)
     return Stop(False)
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    with suppress(OSError):
+        return await reader.read(_READ)
+    return b""
 
 
 def _exit_without_memory(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

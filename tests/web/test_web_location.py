@@ -109,6 +109,8 @@ BASE = "http://h.org:81/a/b?q"
         ("http://1.2.3.09/", None),
         ("http://a.1/", None),
         ("http://a.0x/", None),
+        ("http://10x.1/", None),
+        ("http://1.0x/", "http://1.0.0.0/"),
         ("http://4294967296/", None),
         ("http://[::1]:81/x", "http://[::1]:81/x"),
         ("http://[::1/x", None),
