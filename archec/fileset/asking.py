@@ -152,15 +152,11 @@ class Asker:
             try:
                 pace = self._pace(url, api=api)
                 async with pace.slots:
-                    while (pause := pace.wait()) > 0:
-                        if (rest := pace.host.resting_until - time.monotonic()) > self._config.max_delay:
-                            raise PlatformHttpError(f"{host_of(url)} asks to wait {rest:.0f} s")
-                        await asyncio.sleep(pause)
-                    with closing(await self._follow(url, headers, helper)) as response:
-                        fields = raw_headers(response.raw)
-                        _heed_rate_limit(pace.host, fields, self._config.max_delay)
+                    with closing(await self._follow(url, headers, helper, pace)) as response:
+                        fields, host = raw_headers(response.raw), self._host(response.url)
+                        _heed_rate_limit(host, fields, self._config.max_delay)
                         if response.status_code not in (200, 206):
-                            pace.host.rest(wait_asked(fields, time.time()))
+                            host.rest(wait_asked(fields, time.time()))
                         if response.status_code not in _BUSY or last:
                             last = True  # errors while the body is read are not retried
                             yield response, fields
@@ -173,10 +169,20 @@ class Asker:
                 raise PlatformHttpError(message, status=Status.BAD_REDIRECT) from error
             pace.host.rest(min(2.0**attempt, 30.0) / 4)
 
-    async def _follow(self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None) -> Response:
-        """Returns the response at the end of the redirects. Raises PlatformHttpError for a loop or too many of them."""
+    async def _follow(
+        self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None, pace: Pace
+    ) -> Response:
+        """Returns the response at the end of the redirects. Raises PlatformHttpError for a loop or too many of them, or
+        if a host on the way asks to wait longer than ``fetch.max_delay``."""
         here, seen = url, {url}
         while True:
+            rest = self._host(here).resting_until - time.monotonic()
+            if rest > self._config.max_delay:
+                raise PlatformHttpError(f"{host_of(here)} asks to wait {rest:.0f} s")
+            if (pause := pace.wait() if here == url else rest) > 0:
+                await asyncio.sleep(pause)
+                here, seen = url, {url}  # the target of a redirect may have expired
+                continue
             self.requests += 1
             response = await self._sender.send("GET", here, {**headers, **self._secret(helper, here)})
             location = response.headers.get("location", "") if response.status_code in _REDIRECTS else ""
@@ -191,15 +197,18 @@ class Asker:
                 raise PlatformHttpError(message, status=Status.REDIRECTS_EXCEEDED)
             seen.add(here)
 
+    def _host(self, url: str) -> HostTimes:
+        """The times of a URL's host. Raises ``WebError`` for an invalid URL."""
+        return self._hosts.setdefault(located(url)[0].netloc, HostTimes())
+
     def _pace(self, url: str, *, api: bool) -> Pace:
         """The pace for a URL's host. A platform's rate limit applies to requests to its API only. Raises ``WebError``
         for an invalid URL."""
-        host = located(url)[0].netloc
         helper = next((one for one in self._helpers if api and _is_api(one, url)), None)
-        key = (host, helper is not None)
+        key = (located(url)[0].netloc, helper is not None)
         if key not in self._paces:
             rate = None if helper is None else rate_of(helper.config.rate or helper.rate)
-            self._paces[key] = Pace(self._config, rate, self._hosts.setdefault(host, HostTimes()))
+            self._paces[key] = Pace(self._config, rate, self._host(url))
         return self._paces[key]
 
     async def allowed(self, url: str) -> bool:

@@ -614,6 +614,30 @@ def test_a_host_that_asks_for_a_long_wait_is_asked_no_more(filesets: Filesets, p
     assert sum("/files/" in path for path in platform.requests) <= 8, "those that are in progress at once"
 
 
+def test_only_the_host_that_asks_for_a_wait_is_given_it(filesets: Filesets, platform: Platform) -> None:
+    urls = [zenodo(platform, number, {f"p{number}": 10}, concept=number + 100) for number in (7, 8, 9)]
+    first = "/api/records/7/files/p7/content"
+    waits = ["3600"]
+
+    def busy(handler: Handler, data: bytes) -> None:
+        if waits:
+            handler.answer(503, b"", **{"retry-after": waits.pop(), "x-ratelimit-remaining": "0"})
+        else:
+            handler.serve(data)
+
+    with playing() as node:
+        node.files["/p"], node.behaviours["/p"] = platform.files[first], busy
+        platform.redirects[first] = f"{node.url}/p?expires=soon"
+        failed, *others = (one for one in filesets.ingest(*urls) if one.ingest_type == "dataset")
+        assert (failed.status, len(node.requests)) == ("error-platform-download", 1)
+        assert f"{node.host} asks to wait" in (failed.message or "")
+        assert [one.status for one in others] == ["success-file", "success-file"]
+        waits.append("1")
+        assert filesets.ingest(urls[0])[0].status == "success-file"
+        asked = [at for at, path in zip(platform.times, platform.requests, strict=True) if path == first]
+        assert node.times[1] + 1 <= asked[-1] <= node.times[2], "the target may have expired: it is asked for again"
+
+
 def test_a_host_that_says_that_its_limit_is_used_up_rests(folder: Path, platform: Platform) -> None:
     filesets = make_archive(folder, platform, fetch={"per_host": 1, "max_delay": "0.3s"})
     url = zenodo(platform, 7, {"p": 10, "q": 10})
