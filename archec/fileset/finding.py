@@ -42,10 +42,11 @@ from archec.ids import is_fileset, is_url, parse_fileset
 from archec.store.durable import storage_errors
 from archec.text.sniff import bare_type
 
-_DOI = re.compile(
-    r"(?:https?://(?:dx\.|www\.)?doi\.org/)?(?:doi:\s*|info:doi/)?(10\.[0-9][0-9.]{3,20}(?:/|%2F)\S+)", re.I
+_IDENTIFIER = re.compile(
+    r"(?:https?://(?:(?:dx\.|www\.)?doi\.org|hdl\.handle\.net)/)?(?:(?:doi|hdl):\s*|info:(?:doi|hdl)/)?"
+    r"([0-9][0-9.]*(?:/|%2F)\S+)",
+    re.I,
 )
-_HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)?([0-9][0-9.]*(?:/|%2F)\S+)", re.I)
 _MOST_ALIASES = 10
 
 _GONE = 410
@@ -171,12 +172,11 @@ def identifier_of(text: str, resolver: str = "") -> str | None:
     own = resolver.rstrip("/")
     if own and plain.startswith(own + "/"):
         plain = f"https://hdl.handle.net/{plain[len(own) + 1 :]}"
-    for pattern in (_DOI, _HANDLE):
-        found = pattern.fullmatch(plain)
-        if found is not None:
-            name = re.split("[?#]", found[1])[0] if plain.lower().startswith("http") else found[1]
-            return unquote(name).rstrip("/")
-    return None
+    found = _IDENTIFIER.fullmatch(plain)
+    if found is None:
+        return None
+    name = re.split("[?#]", found[1])[0] if plain.lower().startswith("http") else found[1]
+    return unquote(name).rstrip("/")
 
 
 def resolved(identifier: str, resolver: str) -> Generator[Question, PlatformAnswer, str]:

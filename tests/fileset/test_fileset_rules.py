@@ -289,6 +289,9 @@ def test_every_status_is_in_the_docs_with_what_to_do() -> None:
         ("https://zenodo.org/records/7", None),
         ("http://127.0.0.1:99/10.5281/zenodo.7?x", "10.5281/zenodo.7"),
         ("http://127.0.0.1:99/10419/7", "10419/7"),
+        ("http://127.0.0.1:99/doi:10.5281/zenodo.7", "10.5281/zenodo.7"),
+        ("http://127.0.0.1:99/hdl:20.500/1?x", "20.500/1"),
+        ("http://127.0.0.1:99/info:doi/10.5281/zenodo.7", "10.5281/zenodo.7"),
     ],
 )
 def test_dois_and_handles_are_found_in_every_spelling(text: str, found: str | None) -> None:
