@@ -178,7 +178,7 @@ def _members(
                         is_limited = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                         steps = stream if is_limited else cast(IO[bytes], _InSteps(stream, _STEP))
                         yield info.filename, info.file_size, steps, ""
-                except (NotImplementedError, zipfile.BadZipFile) as error:
+                except (NotImplementedError, zipfile.BadZipFile, UnicodeDecodeError) as error:
                     yield info.filename, info.file_size, None, error
         return
     bundle.seek(0)
@@ -202,7 +202,7 @@ def _read(name: str, size: int, stream: IO[bytes] | None, why: str | Exception, 
     path = clean(name)
     reason = unsafe(path)
     if stream is None:
-        status = Status.MISMATCH if isinstance(why, zipfile.BadZipFile) else Status.NOT_PROCESSED
+        status = Status.MISMATCH if isinstance(why, (zipfile.BadZipFile, UnicodeDecodeError)) else Status.NOT_PROCESSED
         return FilesetManifestFile(path, size, extra={"error": str(why)[:200]}, status=status.value)
     digests, head = Digests(sha1=True), b""
     try:

@@ -88,9 +88,10 @@ def test_hostile_names_encrypted_and_broken_members_are_told_of() -> None:
     assert found["good"].status == "success"
 
 
-def test_a_damaged_header_of_a_zip_is_that_of_one_file() -> None:
-    data = bytearray(zipped(FILES))
-    data[data.index(b"PK\x03\x04", 1) + 2] = 0
+@pytest.mark.parametrize("offset", [2, 30])
+def test_a_damaged_header_of_a_zip_is_that_of_one_file(offset: int) -> None:
+    data = bytearray(zipped({"Code/run.do": b"use data\n", "Daten/ä.csv": b"a,b\n1,2\n", "empty": b""}))
+    data[data.index(b"PK\x03\x04", 1) + offset] = 0xFF
     found = interior(io.BytesIO(bytes(data)), LARGE)
     assert [file.status for file in found] == ["success", "mismatch", "success"]
     with open_member(io.BytesIO(bytes(data)), "empty") as stream:
