@@ -13,7 +13,8 @@ from lxml import etree, html
 from archec.fileset import fields
 from archec.fileset.fields import JsonValue
 from archec.fileset.status import PlatformError
-from archec.text.sniff import bare_type
+from archec.text.charset import declared
+from archec.text.sniff import BOMS, bare_type
 
 _PREFIX = re.compile("(?:schema|sdo):|https?://schema\\.org/")
 _LONGEST = 100_000
@@ -23,18 +24,18 @@ _MOST = 50
 
 
 class Page:
-    """A parsed page: UTF-8, or else in the charset that its ``meta`` elements state. A page that cannot be parsed has
-    no metadata."""
+    """A parsed page: UTF-8, or else in the charset that its ``meta`` elements state, or else UTF-8 with damaged bytes.
+    A page that cannot be parsed has no metadata."""
 
     def __init__(self, body: bytes) -> None:
         self._tree: html.HtmlElement | None = None
         try:
             body.decode()
-            charset = "utf-8"
         except UnicodeDecodeError:
-            charset = None
+            marked = next((name for mark, name in BOMS if body.startswith(mark)), "")
+            body = body.decode(marked or declared("", body) or "utf-8", "replace").encode()
         with suppress(etree.LxmlError, ValueError):
-            self._tree = html.document_fromstring(body, parser=html.HTMLParser(encoding=charset, recover=True))
+            self._tree = html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
 
     def meta(self) -> Iterator[tuple[str, str]]:
         """Yields the name and content of each meta element that has both."""
@@ -81,13 +82,14 @@ class Page:
 def objects_of(document: bytes, name: str = "") -> Iterator[JsonValue]:
     """Yields the objects of a JSON-LD document, including those in lists and graphs, and what a page is about. Terms of
     schema.org have no prefix. ``name`` is the path of the document in messages. Raises PlatformError."""
-    waiting = [*fields.parse(document, name, _without_prefixes).one_or_more()][::-1]
-    while waiting:
-        one = waiting.pop()
-        if one.is_object:
+    levels = [fields.parse(document, name, _without_prefixes).one_or_more()]
+    while levels:
+        one = next(levels[-1], None)
+        if one is None:
+            levels.pop()
+        elif one.is_object:
             yield one
-            for inner in ("mainEntity", "@graph"):
-                waiting += [*one[inner].one_or_more()][::-1]
+            levels += [one[inner].one_or_more() for inner in ("mainEntity", "@graph")]
 
 
 def _unwrapped(script: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,8 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding
-
+from archec.text.charset import declared
 from archec.text.checksum import NoText, TextDigest, TextLimits, TextResult, TextTask
 from archec.text.parsers import digest_html, digest_pdf, digest_postscript
 from archec.text.sniff import BOMS, GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain, sniff
@@ -26,10 +24,6 @@ from archec.text.sniff import BOMS, GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain,
 _CHUNK = 1 << 16
 _MAX_CODINGS = 2
 _GZIP = b"\x1f\x8b"
-_CHARSET = re.compile(
-    r"utf-8|utf-16(-[bl]e)?|iso8859-\d+|iso2022_\w+|cp\d+|koi8-\w|mac-\w+|gb18030|big5\w*|euc_\w+|shift_jis\w*|tis-620"
-)
-"""Python's names of the codecs that are charsets; others, such as ``rot13``, are not."""
 
 
 def open_body(path: str, limits: TextLimits) -> BinaryIO:
@@ -83,7 +77,7 @@ def decoded(source: Callable[[], Iterator[bytes]], content_type: str, page: bool
         if first.startswith(mark):
             yield _decode(chain((first[len(mark) :],), stream), name, "replace")
             return
-    charset = _declared(content_type, first if page else b"")
+    charset = declared(content_type, first if page else b"")
     if charset == "cp1252":
         yield _cp1252(chain((first,), stream))
         return
@@ -94,18 +88,6 @@ def decoded(source: Callable[[], Iterator[bytes]], content_type: str, page: bool
     else:
         yield _decode(chain((first,), stream), "utf-8", "strict")
     yield _cp1252(source())
-
-
-def _declared(content_type: str, head: bytes) -> str:
-    """The codec of the charset that the server, or else the head of the page, declares; ``""`` if there is none. Names
-    are interpreted as browsers do (latin-1 is cp1252)."""
-    by_server = http_content_type_encoding(content_type.replace("'", '"')) or ""  # some send charset='utf-8'
-    if _CHARSET.fullmatch(by_server):
-        return "utf-16-le" if by_server == "utf-16" else by_server
-    by_page = html_body_declared_encoding(head) or ""
-    if by_page.startswith("utf-16"):
-        return "utf-8"  # the declaration was found as ASCII, so the page is not UTF-16
-    return by_page if _CHARSET.fullmatch(by_page) else ""
 
 
 def _read(body: BinaryIO) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
@@ -613,6 +614,18 @@ def test_json_ld_hidden_in_a_comment(form: str) -> None:
     assert (found.title, [file.path for file in found.manifest or ()]) == ("-->Prices]]>", ["p.csv"])
 
 
+def test_items_of_json_ld_are_in_memory_once() -> None:
+    count = 100_000
+    tracemalloc.start()
+    try:
+        found = list(pages.objects_of(b"[" + b"1," * count + b'{"@graph": [{"name": "a"}]}, {"name": "b"}]'))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [one["name"].raw for one in found] == [None, "a", "b"]
+    assert peak < 40 * count
+
+
 def test_a_catalogue_names_its_data_sets() -> None:
     listed = [{"@type": "Dataset", "url": "https://h/1"}, {"@type": "Dataset", "@id": "https://h/2"}, {"name": "Three"}]
     data = json.dumps({"@type": "schema:DataCatalog", "schema:dataset": listed})
@@ -627,6 +640,18 @@ def test_a_page_may_have_another_charset(charset: str) -> None:
     script = f'<script type="application/ld+json">{data}</script>'
     found = generic(page(f'<html><meta charset="{charset}">{script}</html>'.encode(charset)))
     assert found.title == name
+
+
+@pytest.mark.parametrize("charset", ["", "utf-16", "utf-7", "rot13"])
+def test_a_page_of_utf8_with_a_damaged_byte(charset: str) -> None:
+    meta = f'<meta charset="{charset}">' if charset else ""
+    data = '{"@type": "Dataset", "name": "Prix du blé", "distribution": {"contentUrl": "https://h/blé.csv"}}'
+    found = generic(page(f'{meta}<script type="application/ld+json">{data}</script>'.encode() + b"\xe9"))
+    assert (found.title, [file.path for file in found.manifest or ()]) == ("Prix du blé", ["blé.csv"])
+
+
+def test_a_page_in_utf16() -> None:
+    assert pages.Page("<title>Prix du blé</title>".encode("utf-16")).title() == "Prix du blé"
 
 
 def test_json_ld_with_raw_line_ends_in_its_texts() -> None:
