@@ -123,6 +123,9 @@ def test_invenio_by_its_own_form_asks_for_files_that_the_record_lacks() -> None:
     assert [file.mimetype for file in found.manifest or ()] == ["text/csv"]
     assert (found.work_id, (found.archiveorg_item_meta or {})["doi"]) == ("ab-0", "10.1234/ab-1")
     assert found.order == (2,), "an older version that comes later is not the present one"
+    later = {**zenodo(), "metadata": {"title": "T"}, "versions": {"index": 2}}
+    found = item_of(InvenioHelper, "https://rdm.example.org/records/7", {"/records/7": later})
+    assert found.order == (7,), "archives have the order by such ids, which are greater than any index"
 
 
 @pytest.mark.parametrize(
@@ -366,7 +369,8 @@ def test_archiveorg() -> None:
     (file,) = found.manifest or ()
     assert (file.path, file.size, file.md5) == ("data/p.csv", 3, MD5)
     assert file.platform_url == "https://archive.org/download/prices/data/p.csv"
-    for body, problem in (({}, PlatformNotFound), ({"is_dark": True}, PlatformRestrictedError),
+    for body, problem in (({}, PlatformNotFound), (b"null", PlatformError), ([], PlatformError),
+                          ({"is_dark": True}, PlatformRestrictedError),
                           ({**made.ARCHIVEORG, "is_collection": True}, FilesetPlatformScopeError)):  # fmt: skip
         with pytest.raises(problem):
             item_of(ArchiveOrgHelper, CASES["archiveorg"][1], {"/metadata/": body})

@@ -42,7 +42,7 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         base = self.base(url).removesuffix("/metadata")
         answer = yield Question(f"{base}/metadata/{quoted(asked)}")
         body = answer.json()
-        if not any(body.members()):
+        if body.is_object and not any(body.members()):
             raise PlatformNotFound(f"archive.org has no item {asked}")
         if body["is_dark"].flag():
             raise PlatformRestrictedError(f"the item {asked} is dark")

@@ -83,10 +83,10 @@ class InvenioHelper(FilesetPlatformHelper):
         if record["files"].is_object:
             check_count(record["files"]["count"], len(manifest))
         meta = record["metadata"]
-        index = first_of(meta["relations"]["version"].first["index"], record["versions"]["index"]).whole_or_none()
+        number = record["id"] if known.isdecimal() else record["versions"]["index"]
         return self.item(
             url, known, manifest, title=_title(meta), version=known, work_id=concept,
-            order=[int(known) if index is None and known.isdecimal() else index],
+            order=[first_of(meta["relations"]["version"].first["index"], number).whole_or_none()],
             name=item_name(self.domain(url), known), meta=_item_meta(record, meta),
             page=record["links"]["self_html"].text_or_none() or record["links"]["html"].text_or_none(),
             bundle=record["links"]["archive"].text_or_none(),
