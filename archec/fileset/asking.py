@@ -236,7 +236,7 @@ def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:
 def _heed_rate_limit(host: HostTimes, fields: Mapping[str, str], most: float) -> None:
     """Pauses requests to a host whose rate limit is exhausted until it is reset, for at most ``most`` seconds."""
     reset = whole(fields.get("x-ratelimit-reset", ""))
-    if reset is not None and fields.get("x-ratelimit-remaining", "") == "0":
+    if reset is not None and reset < 1e11 and fields.get("x-ratelimit-remaining", "") == "0":
         wait = reset - time.time() if reset > 1e9 else reset
         host.rest(min(max(wait, 0.0), most))
 

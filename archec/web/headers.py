@@ -76,15 +76,15 @@ def kept(fields: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def whole(text: str) -> int | None:
-    """The whole number that a field states, None if it states none. Digits after the 18th do not count."""
-    return int(text[:18]) if text.isascii() and text.isdecimal() else None
+    """The whole number that a field states, None if it states none or has more than 18 digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 
 def wait_asked(fields: Mapping[str, str], now: float) -> float:
     """Seconds to wait according to Retry-After, 0 without one. A date is relative to the Date of the response."""
     asked = fields.get("retry-after", "")
-    if (seconds := whole(asked)) is not None:
-        return float(min(seconds, 10**12 - 1))
+    if asked.isascii() and asked.isdecimal():
+        return float(asked[:12])
     until, since = http_date(asked), http_date(fields.get("date", ""))
     return 0.0 if until is None else max(0.0, until - (now if since is None else since))
 

@@ -543,9 +543,10 @@ def generic(resource: Resource, bodies: Mapping[str, object] | None = None) -> F
 
 def test_signposting_in_a_header_and_in_a_link_set() -> None:
     header = '<p.csv>; rel="item"; type="text/csv", <https://x.example.org/q.zip>; rel=item; length=5'
+    header += f", </r>; rel=item; length={'9' * 20}"
     found = generic(page(link=header))
     assert [(file.path, file.size, file.mimetype) for file in found.manifest or ()] == [
-        ("p.csv", None, "text/csv"), ("q.zip", 5, None),
+        ("p.csv", None, "text/csv"), ("q.zip", 5, None), ("r", None, None),
     ]  # fmt: skip
     header = '<https://data.example.org/set>; rel="linkset"; type="application/linkset+json"'
     linkset = {"linkset": [{"anchor": "https://data.example.org/7/", "item": [{"href": "https://h/p%20q.csv"}]}]}

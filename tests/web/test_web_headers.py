@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.web.headers import KEPT, kept, raw_headers, wait_asked
+from archec.web.headers import KEPT, kept, raw_headers, wait_asked, whole
 
 NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 
@@ -26,6 +26,11 @@ def test_retry_after() -> None:
     dates = ("Sun, 99 Sep 2001 01:47:40 GMT", "Mon, 01 Jan 0001 00:00:00 +2359")
     for nonsense in ("", "soon", "-5", "1.5", "\u0663", *dates):
         assert retry_after(nonsense, NOW) == 0.0
+
+
+def test_numbers_of_more_than_18_digits_are_none() -> None:
+    assert whole("9" * 18) == 10**18 - 1
+    assert whole("9" * 19) is None
 
 
 @given(st.text())
