@@ -128,6 +128,20 @@ def test_invenio_by_its_own_form_asks_for_files_that_the_record_lacks() -> None:
     assert found.order == (7,), "archives have the order by such ids, which are greater than any index"
 
 
+def test_a_field_of_another_type_only_matters_if_it_is_needed() -> None:
+    meta = {"embargo_date": {}, "titles": 2, "creators": [{"name": "Doe", "person_or_org": "x"}],
+            "relations": {"version": [{"index": 0, "parent": ""}]}}  # fmt: skip
+    record = zenodo(versions=[1])
+    record["metadata"] |= meta
+    found = item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": record})
+    assert (found.title, found.work_id, found.order) == ("Prices", "6", (0,))
+    assert (found.archiveorg_item_meta or {})["creator"] == ["Doe"]
+    assert item_of(FigshareHelper, CASES["figshare"][1], {"/articles/": {**made.FIGSHARE, "embargo_date": {}}}).manifest
+    del record["conceptrecid"]
+    with pytest.raises(PlatformError, match=r"^metadata\.relations\.version\[0\]\.parent: must be an object"):
+        item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": record})
+
+
 @pytest.mark.parametrize(
     ("record", "problem"),
     [

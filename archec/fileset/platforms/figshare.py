@@ -124,15 +124,16 @@ class FourTuHelper(FigshareHelper):
 def _check_open(article: JsonValue) -> None:
     """Raises the FilesetProblem of an article without files that are public."""
     public, is_embargoed = article["is_public"], article["is_embargoed"].flag()
-    until = article["embargo_date"].text_or_none()
     if not public.is_null and not public.flag():
         raise PlatformRestrictedError("the article is not public")
     if is_embargoed or article["is_confidential"].flag() or article["download_disabled"].flag():
-        raise embargoed(f"the files are {'embargoed' if is_embargoed else 'confidential'}", until)
+        why = f"the files are {'embargoed' if is_embargoed else 'confidential'}"
+        raise embargoed(why, article["embargo_date"].text_or_none())
     if article["is_metadata_record"].flag():
         raise EmptyManifest("the article has metadata only")
     if article["files"].is_null:
-        raise embargoed("the article does not list its files, as during an embargo", until)
+        why = "the article does not list its files, as during an embargo"
+        raise embargoed(why, article["embargo_date"].text_or_none())
 
 
 def _all_rows(

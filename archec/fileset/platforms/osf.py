@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urljoin
 
 from archec.fileset.checksums import checksums
-from archec.fileset.fields import JsonValue, first_of
+from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     MOST_FILES,
@@ -104,7 +104,7 @@ def _files(url: str, base: str) -> FileQuestions:
             raise PlatformError(f"{folder[:300]}: the list of directories does not come to an end")
         manifest += yield from paged_files(
             folder, base, lambda body: body["data"], files, lambda body: body["links"]["next"],
-            lambda body: first_of(body["meta"]["total"], body["links"]["meta"]["total"]),
+            lambda body: body["links"]["meta"]["total"] if body["meta"]["total"].is_null else body["meta"]["total"],
         )  # fmt: skip
     return sorted(manifest, key=lambda file: file.path)
 

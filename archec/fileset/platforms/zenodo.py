@@ -126,8 +126,8 @@ def _single(body: JsonValue) -> JsonValue:
 
 def _concept(record: JsonValue) -> str:
     """The id of all versions together; empty if the record does not state it."""
-    related = record["metadata"]["relations"]["version"].first["parent"]["pid_value"]
-    return first_of(record["conceptrecid"], record["parent"]["id"], related).word_or_none() or ""
+    stated = record["conceptrecid"].word_or_none() or record["parent"]["id"].word_or_none()
+    return stated or record["metadata"]["relations"]["version"].first["parent"]["pid_value"].word_or_none() or ""
 
 
 def _check_scope(asked: str, known: str, concept: str, *, follow: bool) -> None:
@@ -167,12 +167,12 @@ def _check_open(record: JsonValue) -> None:
     right = meta["access_right"].text_or_none()
     access = record["access"]
     files = access["files"].text_or_none() if access.is_object else None
-    until = meta["embargo_date"].text_or_none()
-    if access.is_object and access["embargo"].is_object:
-        until = until or access["embargo"]["until"].text_or_none()
     is_closed = not meta["open_access"].is_null and not meta["open_access"].flag()  # B2SHARE
     if (right or "open") == "open" and (files or "public") == "public" and not is_closed:
         return
+    until = meta["embargo_date"].text_or_none()
+    if access.is_object and access["embargo"].is_object:
+        until = until or access["embargo"]["until"].text_or_none()
     word = "not open" if is_closed else right if right not in (None, "open") else files
     raise embargoed(f"the files are {word}", until)
 
@@ -193,7 +193,7 @@ def _file(row: JsonValue, key: str | None, record: str, base: str, folder: str |
 
 def _title(meta: JsonValue) -> str | None:
     """The title; B2SHARE has a list of them."""
-    return first_of(meta["title"], meta["titles"].first["title"]).text_or_none()
+    return meta["title"].text_or_none() or meta["titles"].first["title"].text_or_none()
 
 
 def _item_meta(record: JsonValue, meta: JsonValue) -> dict[str, object]:
@@ -209,4 +209,5 @@ def _item_meta(record: JsonValue, meta: JsonValue) -> dict[str, object]:
 
 
 def _creator(one: JsonValue) -> str | None:
-    return first_of(one["person_or_org"], one)["name"].text_or_none()
+    person = one["person_or_org"]
+    return (person if person.is_object else one)["name"].text_or_none()
