@@ -58,12 +58,10 @@ def scratch_space(config: Config) -> Path:
 
 @contextmanager
 def scratch_folder(config: Config) -> Iterator[Path]:
-    """Creates a directory for scratch files, which is removed at the end of the block, like the work directory if there
-    was none. Those of killed processes are removed when no other process uses one."""
+    """Creates a directory for scratch files, which is removed at the end of the block. Those of killed processes are
+    removed when no other process uses one."""
     parent = scratch_space(config)
     with ExitStack() as stack:
-        if not parent.exists():
-            stack.callback(_remove_empty, parent)
         with storage_errors(parent):
             parent.mkdir(parents=True, exist_ok=True)
             if parent == config.work_path:
@@ -77,11 +75,6 @@ def scratch_folder(config: Config) -> Iterator[Path]:
                 tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=parent, ignore_cleanup_errors=True)
             )
         yield Path(folder)
-
-
-def _remove_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
 
 
 @contextmanager

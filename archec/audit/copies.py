@@ -6,7 +6,7 @@ Data from a copy is not trusted: it is used only if its sha256 matches.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -209,7 +209,7 @@ class UrlCopy:
         except NotHeld:
             return None
 
-    def _get(self, path: str) -> Iterator[bytes]:
+    def _get(self, path: str) -> Generator[bytes, None, None]:
         """The bytes at a path."""
         response = self._response("GET", path)
         try:
@@ -241,11 +241,12 @@ class UrlCopy:
         raise StorageFailed(f"{without_userinfo(url)}: HTTP status {response.status_code}")
 
 
-def _at_most(parts: Iterable[bytes], limit: int) -> bytes:
+def _at_most(parts: Generator[bytes, None, None], limit: int) -> bytes:
     """The bytes of a response. Raises :class:`StorageFailed` if there are more than ``limit``."""
     data = bytearray()
-    for part in parts:
-        data += part
-        if len(data) > limit:
-            raise StorageFailed(f"the answer is larger than {limit:,} bytes")
+    with closing(parts):
+        for part in parts:
+            data += part
+            if len(data) > limit:
+                raise StorageFailed(f"the answer is larger than {limit:,} bytes")
     return bytes(data)

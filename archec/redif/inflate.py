@@ -87,11 +87,11 @@ _Decompressor = Union[lzma.LZMADecompressor, bz2.BZ2Decompressor, IgzipDecompres
 
 
 class _ZstdFrame:
-    """A decompressor of one zstd frame, used as those of the other formats. Its output has no limit but that of
+    """The decompression of one zstd frame, used as those of the other formats. Its output has no limit but that of
     :data:`_PIECE` bytes of input."""
 
-    def __init__(self) -> None:
-        self._frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
+    def __init__(self, decompressor: zstandard.ZstdDecompressor) -> None:
+        self._frame = decompressor.decompressobj()
         self._rest = memoryview(b"")
 
     @property
@@ -117,10 +117,10 @@ def _streams(
     new: Callable[[], _Decompressor],
     name: str,
     *magics: bytes,
-    salvage: Callable[[], Callable[[bytes], bytes]] | None = None,
+    salvage: Callable[[Iterator[bytes]], Iterator[bytes]] | None = None,
 ) -> Callable[[Raw], Iterator[bytes]]:
     """Decompresses streams that follow each other and begin with one of ``magics``, each by a ``new`` decompressor;
-    ``salvage`` is for a damaged one, again in small pieces."""
+    ``salvage`` decompresses the small pieces of a damaged one, instead of that."""
 
     def inflate(raw: Raw) -> Iterator[bytes]:
         data = raw.read()
@@ -138,8 +138,8 @@ def _streams(
                     out = stream.decompress(data, CHUNK)
                 except _FAILURES as error:
                     again = raw.pieces(begin, raw.position - len(data) if data else raw.position - _READ)
-                    decompress = salvage() if salvage is not None else new().decompress
-                    yield from _before_damage(map(decompress, again), done)
+                    plain = salvage(again) if salvage is not None else _drained(new(), again)
+                    yield from _before_damage(plain, done)
                     raise raw.damaged(name, error) from error
                 data = b""
                 if out:
@@ -152,6 +152,13 @@ def _streams(
             data = _next_stream(raw, stream.unused_data, name, magics)
 
     return inflate
+
+
+def _drained(stream: _Decompressor, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for data in pieces:
+        yield stream.decompress(data, CHUNK)
+        while not (stream.needs_input or stream.eof):
+            yield stream.decompress(b"", CHUNK)
 
 
 def _before_damage(again: Iterator[bytes], done: int) -> Iterator[bytes]:
@@ -180,14 +187,23 @@ def _next_stream(raw: Raw, rest: bytes, name: str, magics: tuple[bytes, ...]) ->
     return rest
 
 
+def _unzstd(raw: Raw) -> Iterator[bytes]:
+    # one for all frames: to make it takes longer than to decompress a small frame
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    return _streams(lambda: _ZstdFrame(decompressor), "zstd", _ZSTD, *_SKIPPABLE)(raw)
+
+
 _FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[Raw], Iterator[bytes]]], ...] = (
     (
         re.compile(_GZIP + b"\x08.{7}", re.S),
         _streams(
-            lambda: IgzipDecompressor(DECOMP_GZIP), "gzip", _GZIP, salvage=lambda: zlib.decompressobj(31).decompress
+            lambda: IgzipDecompressor(DECOMP_GZIP),
+            "gzip",
+            _GZIP,
+            salvage=lambda pieces: map(zlib.decompressobj(31).decompress, pieces),
         ),
     ),
-    (re.compile(re.escape(_ZSTD) + rb"|[\x50-\x5f]\x2a\x4d\x18"), _streams(_ZstdFrame, "zstd", _ZSTD, *_SKIPPABLE)),
+    (re.compile(re.escape(_ZSTD) + rb"|[\x50-\x5f]\x2a\x4d\x18"), _unzstd),
     (re.compile(_XZ), _streams(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz", _XZ)),
     (re.compile(_BZIP2 + b"[1-9]1AY&SY"), _streams(bz2.BZ2Decompressor, "bzip2", _BZIP2)),
 )

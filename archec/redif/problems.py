@@ -28,7 +28,7 @@ CODES: Mapping[str, str] = {
     "empty": "an empty file in place of templates",
     "html-page": "a web page in place of templates",
     "mixed-encoding": "lines in UTF-8 and lines in cp1252 in one file",
-    "no-template": "a file that counts holds no template",
+    "no-template": "the file holds no template",
     "utf-16-damaged": "UTF-16 that is cut in half or shifted by a byte",
     # a template
     "bad-url": "a File-URL that is not a URL the archive keeps",

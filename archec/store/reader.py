@@ -15,6 +15,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from threading import RLock
 from typing import Any, BinaryIO, Literal, NamedTuple
 
@@ -111,13 +112,27 @@ class Directories(Closing):
 def held_tists(layout: Layout) -> Iterator[int]:
     """The tists whose directories contain anything but temporary files; directories with other names, and unreadable
     ones, are skipped."""
-    for directory in layout.root.glob("[0-9][0-9][0-9]/[0-9][0-9][0-9]/*"):
-        with suppress(BadName, ValueError, OSError):
-            tist = tist_of_path(str(directory.relative_to(layout.root)))
-            with os.scandir(directory) as entries:
-                holds = any(not is_temp(entry.name) for entry in entries)
-            if holds:
-                yield tist
+    for first in _three_digits(layout.root):
+        for second in _three_digits(first):
+            for directory in _listed(second):
+                with suppress(BadName, ValueError):
+                    tist = tist_of_path(str(directory.relative_to(layout.root)))
+                    if any(not is_temp(path.name) for path in _listed(directory)):
+                        yield tist
+
+
+def _three_digits(directory: Path) -> Iterator[Path]:
+    return (path for path in _listed(directory) if len(path.name) == 3 and path.name.isdigit())
+
+
+def _listed(directory: Path) -> Iterator[Path]:
+    """What is in a directory; nothing if it is not a directory or cannot be read."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                yield directory / entry.name
+    except OSError:
+        return
 
 
 def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:

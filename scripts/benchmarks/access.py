@@ -336,7 +336,7 @@ def _own_store(folder: Path, urls: int) -> None:
     for year in range(2010, 2015):
         run = 1262304000 + (year - 2010) * 31_556_952
         with closing(JournalWriter(layout, run)) as journal, closing(Writer(layout)) as writer:
-            committer = Committer(writer, journal, catalogue, run=run)
+            committer = Committer(writer, journal, catalogue)
             committer.add(CommitItem(RunStart(run)))
             for n in range(urls):
                 url = _url(n)

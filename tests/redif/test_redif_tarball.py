@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from archec.errors import DataSetError
 from archec.redif import tarball
 from archec.redif.files import Blob, DataSetSource, Directory, Item, Unread
-from archec.redif.inflate import Damaged
+from archec.redif.inflate import Damaged, Raw, chunks
 from archec.redif.problems import CODES
 from archec.redif.source import open_source
 
@@ -409,6 +409,21 @@ def test_too_large_files_are_not_read(tmp_path: Path) -> None:
     assert summary(items) == [(name, "too-large") for name in ("a.rdf", "b", "film.mov")] + [("c", "blob")]
     assert source.files == 1
     assert source.whole
+
+
+def test_a_damaged_bomb_costs_no_memory(tmp_path: Path) -> None:
+    packer = bz2.BZ2Compressor()
+    packed = bytearray(b"".join(packer.compress(bytes(1_000_000)) for _ in range(100)) + packer.flush())
+    packed[-3] ^= 1
+    (tmp_path / "x").write_bytes(packed)
+    with open(tmp_path / "x", "rb") as file:
+        tracemalloc.start()
+        with pytest.raises(Damaged):
+            for _ in chunks(Raw(file)):
+                pass
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 5_000_000
 
 
 def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld, Storage
 from archec.ids import escape, file_name
 from archec.store.durable import open_directory
 from archec.store.layout import Layout, create
-from archec.store.reader import digest, id_of_name, locate, open_held, open_obi
+from archec.store.reader import digest, held_tists, id_of_name, locate, open_held, open_obi
 from archec.store.writer import Placement, Redirect, Writer
 
 TIST = 1352481230
@@ -249,3 +249,22 @@ def test_names_that_are_none() -> None:
     assert id_of_name("%2E%2E") == ".."
     for name in ("%ff", "%", "a b", "%C3", Path("/").name):
         assert id_of_name(name) in (None, "")
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_what_cannot_be_listed_is_skipped(held: Layout, monkeypatch: pytest.MonkeyPatch, levels: int) -> None:
+    other = TIST + 1
+    folder = held.root / held.directory(other, FOO)
+    folder.mkdir(parents=True)
+    (folder / "x").touch()
+    assert set(held_tists(held)) == {TIST, other}
+    refused = held.root.joinpath(*Path(held.path(other, FOO)).parts[:levels])
+    scan = os.scandir
+
+    def broken(where: str) -> object:
+        if Path(where) == refused:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return scan(where)
+
+    monkeypatch.setattr(os, "scandir", broken)
+    assert set(held_tists(held)) == {TIST}
