@@ -6,6 +6,7 @@ little as possible.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -37,14 +38,14 @@ def resolve_revisits(rows: Iterator[Row], *, add: bool = False) -> Iterator[Row]
     """Adds ``orig.length``, ``orig.offset`` and ``orig.filename``: the place of the earlier capture with the digest of
     a revisit, or ``-``. A revisit also gets the type and status of that capture, if its line has these fields or with
     ``add``."""
-    known: dict[str, Row] = {}
+    known = OrderedDict[str, Row]()  # removes its first key at once, which a dict has to look for
     for row in rows:
         digest = row.text("digest")
         original = known.get(digest) if digest and row.is_revisit else None
         if digest and not row.is_revisit and digest not in known:
             known[digest] = row
             if len(known) > MAX_DIGESTS:
-                del known[next(iter(known))]
+                known.popitem(last=False)
         more = {f"orig.{name}": "-" if original is None else original.fields.get(name, "-") for name in _ORIGINAL}
         if original is not None:
             more |= {name: original.fields.get(name, "") for name in ("mime", "status") if add or name in row.fields}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, dropwhile, groupby, islice
@@ -221,7 +221,7 @@ class _Selection:
         counters = self._wanted.counters
         held: Counted | None = None
         skipped = 0
-        known: dict[str, tuple[int, str]] = {}
+        known = OrderedDict[str, tuple[int, str]]()
         is_skipped = _skipper(self._wanted)
         for row in self._rows:
             if is_skipped(row):
@@ -259,14 +259,14 @@ def _skipper(wanted: Wanted) -> Callable[[Row], bool]:
     return is_skipped
 
 
-def _with_dupes(row: Row, known: dict[str, tuple[int, str]]) -> Counted:
+def _with_dupes(row: Row, known: OrderedDict[str, tuple[int, str]]) -> Counted:
     """The row and how many before it have its digest. Of these, ``known`` has number and media type; a revisit gets
     that type."""
     digest = row.text("digest")
     count, mime = known.pop(digest, (-1, row.text("mime")))
     known[digest] = count + 1, mime
     if len(known) > MAX_DIGESTS:
-        del known[next(iter(known))]
+        known.popitem(last=False)
     return row.with_fields(mime=mime) if row.is_revisit else row, {"dupecount": str(count + 1)}
 
 
