@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -254,6 +254,8 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
     chosen = hashed(choose(config, options.file, options.as_of, run), meter)
     report = Report(run, chosen.tist, chosen.form, chosen.source, state="dry-run")
     with ExitStack() as stack:
+        if not config.work_path.exists():
+            stack.callback(_remove_empty, config.work_path)
         spool = stack.enter_context(Spool(stack.enter_context(scratch_folder(config)) / "spool"))
         if known:
             next(read_batches(known[-1].path), None)  # refuses journals of another version, which no run would follow
@@ -302,6 +304,11 @@ def _unknown(catalogue: Catalogue, urls: SortedLines) -> int:
     while chunk := list(islice(rest, _LOOKED_UP)):
         number += len(chunk) - len(catalogue.obis("fobi", chunk))
     return number
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def visit_files(of: Environment) -> str:
