@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from archec.access.api import Api
 from archec.access.collection import Collection
-from archec.access.errors import Refused
+from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import Exchange, answer, client_of, message
 from archec.access.gate import Gate, TransferEnded
 from archec.access.memento import Lost
@@ -129,13 +129,16 @@ class AccessCapability(BaseRoute, Capability):
             else:
                 viewer = self._gate.enter(exchange.headers.get("authorization", ""), client_of(scope))
                 self._gate.count(viewer.token)
-                await self._gate.transfer(viewer, self._serve(exchange, viewer, send))
+                try:
+                    await self._gate.transfer(viewer, self._serve(exchange, viewer, send))
+                except TransferEnded as ended:
+                    if not sent.status:
+                        raise unauthorized() from ended
+                    scope[ABORT]()
+                    raise
         except Refused as refusal:
             response = message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)
             await self._complete(response, exchange)(scope, receive, send)
-        except TransferEnded:
-            scope[ABORT]()
-            raise
         finally:
             exchange.close()
             self._answered_as(exchange.note.get("kind", "other"), str(sent.status)).inc()

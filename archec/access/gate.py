@@ -32,7 +32,7 @@ _RELOADED = ("access.rules", "access.open")
 
 
 class TransferEnded(ArchecError):
-    """The client may no longer receive what is being sent; the connection is closed."""
+    """The client may no longer receive what is being made or sent for it."""
 
 
 class Gate:
