@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from anyio import CancelScope, to_thread
 
-from archec.access.errors import SourceFailed
+from archec.access.errors import NotInTime, SourceFailed
 from archec.access.index_files import lines_of
 from archec.access.posts import PostedBody
 from archec.access.query import joined
@@ -136,13 +136,13 @@ async def spooled(
     plain: AsyncIterator[bytes] | None = None,
 ) -> int:
     """Writes the body of a response, or what it is decompressed (``plain``), to a file and returns its size. What
-    arrives extends the deadline of ``scope``. Raises SourceFailed if it is larger than MAX_ANSWER bytes or is cut off,
-    and if the disk is full."""
+    arrives extends the deadline of ``scope``. Raises NotInTime if it is larger than MAX_ANSWER bytes, and SourceFailed
+    if it is cut off or the disk is full."""
     size, first = 0, scope.deadline if scope is not None else 0.0
     async for piece in plain or arriving(response):
         size += len(piece)
         if size > MAX_ANSWER:
-            raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
+            raise NotInTime(f"its answer is larger than {MAX_ANSWER} bytes")
         if scope is not None:
             scope.deadline = first + min(response.received / _MIN_RATE, _MAX_EXTENSION)
         try:

@@ -85,6 +85,8 @@ collections:
   silent: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/hangs/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
   floods: {{index: 'cdx+{url}/floods-cdx', index_timeout: 0.3}}
+  endless: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
+            replay_url: '{url}/floods/{{timestamp}}id_/{{url}}'}}, index_timeout: 25}}
   large: {{index: 'cdx+{url}/large-cdx', index_timeout: 25}}
   moved: cdx+{url}/redirects/pywb/all-cdx
   moved-mem: memento+{url}/redirects/wayback/
@@ -367,6 +369,15 @@ def test_a_server_that_gives_no_record_in_time_is_asked_once(get: httpx.Client, 
         loaded = get.get(f"/{coll}/resource?url={U}")  # of the next place
         assert (loaded.status_code, record(loaded).payload) == (200, b"near")
         assert loaded.elapsed.total_seconds() < 5
+
+
+def test_a_server_that_sends_without_end_is_asked_once(
+    get: httpx.Client, there: Archives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("archec.access.remote.MAX_ANSWER", 100_000)
+    answer = get.get(f"/endless/resource?url={U}")
+    assert (answer.status_code, answer.json()["errors"]) == (404, {"endless": "its answer is larger than 100000 bytes"})
+    assert len([path for _, path, _, _ in there.asked if path.startswith("/floods/")]) == 1
 
 
 def test_the_live_web_is_for_those_with_the_right(base: str, there: Archives, get: httpx.Client) -> None:
