@@ -76,8 +76,9 @@ def kept(fields: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def whole(text: str) -> int | None:
-    """The whole number that a field states, None if it states none or has more than 18 digits."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+    """The whole number that a field states, None if it states none or has more than 18 digits without leading zeros."""
+    digits = text.lstrip("0")
+    return int(digits or 0) if text.isascii() and text.isdecimal() and len(digits) <= 18 else None
 
 
 def wait_asked(fields: Mapping[str, str], now: float) -> float:

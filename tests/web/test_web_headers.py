@@ -31,6 +31,7 @@ def test_retry_after() -> None:
 def test_numbers_of_more_than_18_digits_are_none() -> None:
     assert whole("9" * 18) == 10**18 - 1
     assert whole("9" * 19) is None
+    assert (whole("0" * 5000 + "5"), whole("0" * 19), whole("")) == (5, 0, None)
 
 
 @given(st.text())
