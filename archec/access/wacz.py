@@ -107,16 +107,16 @@ def remove_abandoned() -> None:
 @contextmanager
 def _own_folder() -> Iterator[Path]:
     """Yields a temporary directory, which is locked."""
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, _locked(Path(name)):
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, _locked(Path(name), fcntl.LOCK_EX):
         yield Path(name)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[os.stat_result]:
-    """Locks a directory. Raises OSError if another process has done so."""
+def _locked(folder: Path, how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> Iterator[os.stat_result]:
+    """Locks a directory. Raises OSError if another process has done so, unless ``how`` waits for it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how)
         yield os.fstat(descriptor)
     finally:
         os.close(descriptor)
