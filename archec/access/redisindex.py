@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import redis
@@ -20,6 +20,8 @@ from archec.access.ordering import ordered_rows
 from archec.access.query import Query
 from archec.access.rows import Row, RowOrigin, any_row
 from archec.access.sources import LEFT_OUT, Errors, LocalSource, ServerSource
+
+T = TypeVar("T")
 
 _CHUNK = 500
 _MAX_KEYS = 1000
@@ -63,31 +65,28 @@ class RedisSource(ServerSource, LocalSource):
             errors[self.name] = LEFT_OUT
             return ()
         origin = RowOrigin(self.name, self.name, self.type)
-        try:
-            keys = self._keys()
-        except redis.RedisError as error:
-            self.failed(_reason(error), errors)
-            return ()
+        keys = list(self._watched(self._keys(), errors))
         found = (ordered_rows(RedisLines(self._client, key), any_row, origin, query) for key in keys)
         parts = [_prefetched(self._watched(rows, errors)) for rows in found]
         if self.name not in errors:
             self.health.answered()
         return parts
 
-    def _watched(self, rows: Iterator[Row], errors: Errors) -> Iterator[Row]:
-        """Yields rows until Redis fails. If it only refuses a key, it is not left out for that."""
+    def _watched(self, found: Iterator[T], errors: Errors) -> Iterator[T]:
+        """Yields keys or rows until Redis fails. If it only refuses a key, it is not left out for that."""
         try:
-            yield from rows
+            yield from found
         except redis.ResponseError as error:
             errors[self.name] = _reason(error)
         except redis.RedisError as error:
             if self.name not in errors:  # else it was too late for this answer, and has been counted
                 self.failed(_reason(error), errors)
 
-    def _keys(self) -> list[bytes]:
-        if "*" not in self._key:
-            return [self._key.encode()]
-        return sorted(islice(self._client.scan_iter(match=self._key, count=1000), _MAX_KEYS))
+    def _keys(self) -> Iterator[bytes]:
+        if "*" in self._key:
+            yield from sorted(islice(self._client.scan_iter(match=self._key, count=1000), _MAX_KEYS))
+        else:
+            yield self._key.encode()
 
 
 def _prefetched(rows: Iterator[Row]) -> Iterator[Row]:
