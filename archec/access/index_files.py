@@ -260,12 +260,21 @@ def without_mark(start: bytes) -> bytes:
 
 
 def lines_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Yields the rest of a file as lines without line ends; of those of more than MAX_LINE bytes only the beginning,
-    which is longer than MAX_LINE, too."""
-    while line := file.readline(MAX_LINE + 1):
-        yield line.rstrip(b"\r\n")
-        while len(line) > MAX_LINE and not line.endswith(b"\n"):
-            line = file.readline(MAX_LINE + 1)
+    """Yields the rest of a file as lines without line ends; of those of more than MAX_LINE bytes a beginning that is
+    longer than MAX_LINE, too."""
+    rest, is_cut = b"", False
+    while block := file.read(_BLOCK):
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            if not is_cut:
+                yield line if len(line) > MAX_LINE else line.rstrip(b"\r")
+            is_cut = False
+        if len(rest) > MAX_LINE and not is_cut:
+            yield rest[: MAX_LINE + 1]
+            is_cut = True
+        rest = b"" if is_cut else rest
+    if rest:
+        yield rest.rstrip(b"\r")
 
 
 def skip_mark(file: IO[bytes]) -> int:

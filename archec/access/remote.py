@@ -88,11 +88,12 @@ async def followed(
 
 class Fetched(NamedTuple):
     """The response of an index: the URL that it is from, its headers, and the body in a file, positioned at its
-    start."""
+    start, with its size."""
 
     url: str
     headers: Mapping[str, str]
     body: IO[bytes]
+    size: int
 
     def lines(self) -> Iterator[bytes]:
         """Yields the lines of the body, and closes the file after the last."""
@@ -117,7 +118,7 @@ async def fetch(
         with nullcontext() if seconds is None else in_time(seconds) as scope:
             response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
             try:
-                await spooled(response, body, scope, _plain(response))
+                size = await spooled(response, body, scope, _plain(response))
             finally:
                 response.close()
         if response.status_code == 404:
@@ -126,7 +127,7 @@ async def fetch(
             raise SourceFailed(f"HTTP {response.status_code}")
         body.seek(0)
         stack.pop_all()
-        return Fetched(final, response.headers, body)
+        return Fetched(final, response.headers, body, size)
 
 
 async def spooled(

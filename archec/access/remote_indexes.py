@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from itertools import chain, islice
+from typing import TypeVar
+
+from anyio import to_thread
 
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Filter, Query, joined, key_of, uri_of
 from archec.access.remote import Cache, Fetched, UrlTemplate, Web, escaped, fetch
 from archec.access.rows import Row, RowOrigin, any_row, made_row
-from archec.access.sources import LEFT_OUT, AskedSource, Errors, ServerSource
+from archec.access.sources import LEFT_OUT, AskedSource, Errors, ServerSource, in_time
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
 from archec.ids import without_userinfo
 from archec.web.door import same_origin
 
+T = TypeVar("T")
+
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
 _ATTRIBUTE = re.compile(r';\s*([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
 _MAX_PAGES = 100
+_MAX_OTHERS = 1000
+"""Maximum number of lines in a row that are no rows."""
+_SMALL = 1 << 16
+"""Size in bytes up to which parsing an answer is faster than switching to a thread."""
 _IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
 
 
@@ -49,6 +60,17 @@ class RemoteSource(ServerSource, AskedSource):
 
     async def _rows(self, query: Query) -> Iterator[Row]:
         raise NotImplementedError
+
+    async def _beside(self, answer: Fetched, parse: Callable[[], T]) -> T:
+        """Parses a large answer in a thread and within the timeout, so that it holds up nobody else."""
+        if answer.size <= _SMALL:
+            return parse()
+        try:
+            with nullcontext() if self._seconds is None else in_time(self._seconds):
+                return await to_thread.run_sync(parse, abandon_on_cancel=True)
+        except BaseException:
+            answer.body.close()  # so that an abandoned thread ends
+            raise
 
     def _named_values(self, query: Query) -> dict[str, str]:
         """The values for ``{NAME}`` in templates: ``param.NAME``, and for this source only ``param.SOURCE.NAME``."""
@@ -91,7 +113,10 @@ class CdxSource(RemoteSource):
         rows: Iterable[Row] | None = self._cache.get(key)
         if rows is None:
             answer = await fetch(self._web, "GET", url, url, self._seconds)
-            rows = _in_order(self._parsed(answer, query, self._origin(named)), query) if answer is not None else []
+            rows = []
+            if answer is not None:
+                parsed = self._parsed(answer, query, self._origin(named))
+                rows = await self._beside(answer, partial(_in_order, parsed, query))
             self._cache.keep(key, rows)
         return (self._loadable(row, named) for row in rows)
 
@@ -119,18 +144,21 @@ class CdxSource(RemoteSource):
 
     def _parsed(self, answer: Fetched, query: Query, origin: RowOrigin) -> Iterator[Row]:
         start, end = query.range[:2]
-        line, rows = b"", 0
-        for line in filter(None, answer.lines()):
+        wrong, rows, others = b"", 0, 0
+        for line in answer.lines():
             row = any_row(line, origin)
             if row is None or not row.fields.get("url"):
+                wrong, others = wrong or line, others + 1
+                if others > _MAX_OTHERS:
+                    raise SourceFailed("its answer is not CDX")
                 continue
-            rows += 1
+            rows, others = rows + 1, 0
             if not start <= row.line < end:
                 row = _with_our_key(row)
                 if row is None or not start <= row.line < end:
                     continue
             yield row
-        if line and not rows:
+        if wrong and not rows:
             raise SourceFailed("its answer is not CDX")
 
 

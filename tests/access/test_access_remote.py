@@ -66,6 +66,8 @@ collections:
   packed: cdx+{url}/packed-cdx
   twice: cdx+{url}/twice-cdx
   page: cdx+{url}/page-cdx
+  empty: cdx+{url}/empty-cdx
+  alien: {{index: 'cdx+{url}/alien-cdx', index_timeout: 1}}
   drips: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/drips/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
   astray: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
@@ -163,10 +165,18 @@ def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
 
 def test_an_answer_is_cut_into_lines_wherever_its_blocks_end() -> None:
     data = b"".join(b"%d %b\n" % (n, b"x" * (n * 7 % 3000)) for n in range(500)) + b"last"
-    assert list(Fetched("", {}, io.BytesIO(data)).lines()) == data.split(b"\n")
+    assert list(Fetched("", {}, io.BytesIO(data), 0).lines()) == data.split(b"\n")
     too_long = b"y" * (3 << 20)
-    parts = list(Fetched("", {}, io.BytesIO(too_long + b"\nnext")).lines())
+    parts = list(Fetched("", {}, io.BytesIO(too_long + b"\nnext"), 0).lines())
     assert parts == [too_long[: MAX_LINE + 1], b"next"]
+
+
+def test_a_large_answer_holds_up_nobody(get: httpx.Client) -> None:
+    """Neither one of empty lines nor one of rows of other URLs."""
+    told = json.loads(get.get(f"/empty/index?url={U}").headers["reserrors"])
+    assert told == {"empty": "its answer is not CDX"}
+    told = json.loads(get.get(f"/alien/index?url={U}").headers["reserrors"])
+    assert told == {"alien": "no answer within 1 s"}
 
 
 def test_an_answer_is_unpacked_once_at_most(get: httpx.Client) -> None:

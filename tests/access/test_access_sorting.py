@@ -60,14 +60,15 @@ def test_what_is_no_index_is_left_as_it_is_and_reported(tmp_path: Path) -> None:
         "a.cdxj": "b,x)/ 20140101000000 {}\na,x)/ 20140101000000 {}\n".encode("utf-16"),
         "b.cdxj.gz": gzip.compress(rows)[:-9],
         "c.cdxj": b"x" * (1 << 20) + b"x\n",
+        "d.cdxj": b"b)/ 20140101000000 {}" + b"\r" * (2 << 20) + b"lost\n" + rows,
         "e.cdx": b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 0\r\n\r\n\r\n\r\n",
     }
     for name, data in wrong.items():
         (tmp_path / name).write_bytes(data)
-    (tmp_path / "d.cdxj").write_bytes(rows)
+    (tmp_path / "f.cdxj").write_bytes(rows)
     run = CliRunner().invoke(access, ["sort", str(tmp_path)])
     assert run.exit_code == 6
     assert "a.cdxj:1: is not text in UTF-8" in run.stderr
     assert run.stderr.count("archec: ") == len(wrong)
     assert {name: (tmp_path / name).read_bytes() for name in wrong} == wrong
-    assert (tmp_path / "d.cdxj").read_bytes() == b"a)/ 20140101000000 {}\nb)/ 20140101000000 {}\n"
+    assert (tmp_path / "f.cdxj").read_bytes() == b"a)/ 20140101000000 {}\nb)/ 20140101000000 {}\n"
