@@ -42,11 +42,12 @@ _MAX_DIRECTORY = 16 << 20
 
 
 class WaczSource(FileSource):
-    """The index of a WACZ file, in a directory into which it is extracted."""
+    """The index of a WACZ file, in a directory into which it is extracted: each of its folders into one of its own."""
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(name, "wacz", path, path)
         self._wacz, self._fault = path, ""
+        self._folders: list[FileSource] = []
         self._stamp: Stamp | None = None
         self._extracted = ExitStack()
         self._lock = threading.Lock()
@@ -57,7 +58,7 @@ class WaczSource(FileSource):
         return super().parts(query, errors)
 
     def faults(self) -> Iterable[str]:
-        return [self._fault] if self._fault else super().faults()
+        return [self._fault] if self._fault else [fault for one in self._folders for fault in one.faults()]
 
     def close(self) -> None:
         self._extracted.close()
@@ -76,24 +77,28 @@ class WaczSource(FileSource):
                 try:
                     self._extract()
                 except _FAULTS as error:
-                    self._fault = f"{self.name}: is not a readable WACZ file: {error}"
+                    reason = getattr(error, "strerror", None) or error  # without the path
+                    self._fault = f"{self.name}: is not a readable WACZ file: {reason}"
         if self._fault:
             errors[self.name] = self._fault
             return []
-        return super()._present(errors)
+        return [file for one in self._folders for file in one._present(errors)]
 
     def _extract(self) -> None:
         self.close()
-        self._path, self._files, self._listed = self._extracted.enter_context(_own_folder()), {}, (-1, 0.0)
+        root, folders = self._extracted.enter_context(_own_folder()), dict[str, Path]()
         with _LimitedReads(self._wacz) as wacz, zipfile.ZipFile(wacz) as packed:
             entries = [one for one in packed.infolist() if one.filename.startswith(_INDEXES)]
             entries = [one for one in entries if one.filename.endswith((*ENDINGS, *SUMMARIES))]
             if sum(one.file_size for one in entries) > MAX_UNPACKED:  # zipfile reads no more than the stated size
                 raise zipfile.BadZipFile(f"its index is larger than {MAX_UNPACKED} bytes when it is unpacked")
             for entry in entries:
-                name = entry.filename.removeprefix(_INDEXES).replace("/", ",")  # those of subfolders may have one name
-                with packed.open(entry) as inner, open(self._path / name, "wb") as out:
+                parent, _, name = entry.filename.rpartition("/")
+                folder = folders.setdefault(parent, root / str(len(folders)))
+                folder.mkdir(exist_ok=True)
+                with packed.open(entry) as inner, open(folder / name, "wb") as out:
                     shutil.copyfileobj(inner, out, 1 << 20)
+        self._folders = [FileSource(self.name, "wacz", one, self._wacz) for one in folders.values() or [root]]
 
 
 def remove_abandoned() -> None:

@@ -245,15 +245,16 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         start, _, offset, length, _ = one.split(b"\t")
         summary += b'%b {"offset": %b, "length": %b, "digest": "sha256:0"}\n' % (start, offset, length)
     with zipfile.ZipFile(tmp_path / "z.wacz", "w") as packed:
-        packed.writestr("indexes/index.idx", summary)
-        packed.write(tmp_path / "z" / "part-0.gz", "indexes/index.cdx.gz")
+        packed.writestr("indexes/sub/index.idx", summary)
+        packed.write(tmp_path / "z" / "part-0.gz", "indexes/sub/index.cdx.gz")
+        packed.writestr(f"indexes/{'l' * 200}/{'m' * 100}.cdxj", b"")
         packed.write(tmp_path / "w" / "a.warc.gz", "archive/a.warc.gz")
     (tmp_path / "bad.wacz").write_bytes(b"no zip")
     monkeypatch.setattr(wacz, "_MAX_DIRECTORY", 1000)
     for module in (wacz, index_files):
         monkeypatch.setattr(module, "MAX_UNPACKED", 10_000)
     bombs = {"many": {f"archive/{n}": b"" for n in range(30)}, "large": {"indexes/a.cdx": bytes(10_001)}}
-    bombs["name"] = {"indexes/é.cdx": b""}
+    bombs |= {"name": {"indexes/é.cdx": b""}, "long": {f"indexes/{'n' * 300}.cdx": b""}}
     bombs["packed"] = {"indexes/a.cdx.gz": gzip.compress(bytes(10_001))}
     for name, files in bombs.items():
         with zipfile.ZipFile(tmp_path / f"{name}.wacz", "w", zipfile.ZIP_DEFLATED) as packed:
@@ -284,7 +285,7 @@ def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(rows(get.get("/a/cdx?url=a.org&page=0&output=json").text)) == len(STAMPS)
         assert get.get("/bad/cdx?url=a.org&showNumPages=true").json()["pages"] == 0
         reasons = dict.fromkeys(("large", "packed"), "10000 bytes when")
-        reasons |= {"many": "1000 bytes", "name": "not a readable WACZ"}
+        reasons |= {"many": "1000 bytes", "name": "not a readable WACZ", "long": 'WACZ file: File name too long"'}
         for name, reason in reasons.items():
             assert reason in get.get(f"/{name}/index?url=a.org").headers["reserrors"]
             assert f"{name}:" in get.get("/healthz").json()["faults"]["access"]
