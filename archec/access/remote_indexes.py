@@ -24,8 +24,9 @@ from archec.ids import without_userinfo
 from archec.web.door import same_origin
 
 T = TypeVar("T")
+Link = tuple[str, Mapping[str, str]]
 
-_LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
+_LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*){0,100})')
 _ATTRIBUTE = re.compile(r';\s*([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
 _MAX_PAGES = 100
 _MAX_OTHERS = 1000
@@ -194,7 +195,7 @@ class MementoSource(RemoteSource):
         if answer is None:
             return []
         answer.body.close()
-        found = list(self._mementos(answer.headers.get("link", ""), query))
+        found = list(self._mementos(list(parse_links(answer.headers.get("link", ""))), query))
         if not found and self._config.timemap_url:
             return await self._by_timemap(query)
         return found
@@ -206,25 +207,28 @@ class MementoSource(RemoteSource):
         first = UrlTemplate(self._config.timemap_url).filled(values)
         pages, seen = [first], {first}
         found: dict[bytes, Row] = {}
-        while pages and len(seen) <= _MAX_PAGES:
+        while pages and len(seen) <= _MAX_PAGES and len(found) < MAX_SORTED:
             page = pages.pop(0)
             answer = await fetch(self._web, "GET", page, first, self._seconds)
             if answer is None:
                 break
-            with answer.body:
-                text = answer.body.read(64 << 20).decode("utf-8", "replace")
-            found |= {row.line: row for row in self._mementos(text, query)}
-            for uri, attributes in parse_links(text):
-                further = joined(answer.url, uri)
-                is_page = "timemap" in attributes.get("rel", "").split() and same_origin(further, answer.url)
-                if is_page and further not in seen:
+            rows, others = await self._beside(answer, partial(self._page, answer, query))
+            found |= {row.line: row for row in rows}
+            for further in others:
+                if further not in seen:
                     seen.add(further)
                     pages.append(further)
         return list(found.values())
 
-    def _mementos(self, text: str, query: Query) -> Iterator[Row]:
+    def _page(self, answer: Fetched, query: Query) -> tuple[list[Row], list[str]]:
+        """The mementos on a page of a TimeMap, and the URLs of the pages that it names."""
+        with answer.body:
+            links = list(parse_links(answer.body.read(64 << 20).decode("utf-8", "replace")))
+        named = (joined(answer.url, uri) for uri, one in links if "timemap" in one.get("rel", "").split())
+        return list(self._mementos(links, query)), [url for url in named if same_origin(url, answer.url)]
+
+    def _mementos(self, links: Sequence[Link], query: Query) -> Iterator[Row]:
         origin = self._origin(self._named_values(query))
-        links = list(parse_links(text))
         url = next((uri for uri, one in links if "original" in one.get("rel", "").split()), "")
         try:
             key = key_of(url) if url else ""
@@ -266,9 +270,9 @@ class LiveSource(AskedSource):
         return ()
 
 
-def parse_links(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yields target and attributes of each link in a ``Link`` header or a TimeMap."""
-    for match in _LINK.finditer(text):
+def parse_links(text: str) -> Iterator[Link]:
+    """Yields target and attributes of each link in a ``Link`` header or a TimeMap, up to MAX_SORTED."""
+    for match in islice(_LINK.finditer(text), MAX_SORTED):
         pairs = ((one[1].lower(), one[2] if one[2] is not None else one[3]) for one in _ATTRIBUTE.finditer(match[2]))
         yield match[1], dict(pairs)
 

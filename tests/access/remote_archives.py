@@ -61,6 +61,9 @@ class Handler(BaseHTTPRequestHandler):
         elif path in ("/empty-cdx", "/alien-cdx"):
             text = b"" if path == "/empty-cdx" else line("http://alien.org/", STAMPS[0])
             self._send(200, gzip.compress((text + b"\n") * 300_000, 1), ("Content-Encoding", "gzip"))
+        elif path.startswith("/listed/"):
+            link = f'<{U}>; rel="memento"; datetime="{DATES[STAMPS[0]]}",\n'.encode()
+            self._send(200, gzip.compress(link * 100_000, 1), ("Content-Encoding", "gzip"))
         elif path in ("/packed-cdx", "/twice-cdx"):
             packed = gzip.compress(line(U, STAMPS[0]) + b"\n")
             twice = path == "/twice-cdx"

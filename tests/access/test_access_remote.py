@@ -67,6 +67,7 @@ collections:
   twice: cdx+{url}/twice-cdx
   page: cdx+{url}/page-cdx
   empty: cdx+{url}/empty-cdx
+  listed: {{index: 'memento+{url}/listed/', index_timeout: 0.2}}
   alien: {{index: 'cdx+{url}/alien-cdx', index_timeout: 1}}
   drips: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/drips/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
@@ -172,11 +173,13 @@ def test_an_answer_is_cut_into_lines_wherever_its_blocks_end() -> None:
 
 
 def test_a_large_answer_holds_up_nobody(get: httpx.Client) -> None:
-    """Neither one of empty lines nor one of rows of other URLs."""
+    """Neither one of empty lines, nor one of rows of other URLs, nor a TimeMap."""
     told = json.loads(get.get(f"/empty/index?url={U}").headers["reserrors"])
     assert told == {"empty": "its answer is not CDX"}
     told = json.loads(get.get(f"/alien/index?url={U}").headers["reserrors"])
     assert told == {"alien": "no answer within 1 s"}
+    told = json.loads(get.get(f"/listed/index?url={U}").headers["reserrors"])
+    assert told == {"listed": "no answer within 0.2 s"}
 
 
 def test_an_answer_is_unpacked_once_at_most(get: httpx.Client) -> None:
