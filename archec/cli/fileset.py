@@ -374,8 +374,8 @@ def export_sql(dialect: Dialect, config_file: Path | None) -> None:
 def candidates(code: str | None, as_json: bool, config_file: Path | None) -> None:
     """List linked data sets that have not been ingested yet.
 
-    These are data sets on known platforms that templates link to by File-URL or DOI. Without --json, prints one URL per
-    line, as input for 'archec fileset ingest'.
+    These are data sets on known platforms that templates link to by File-URL or DOI. Prints one URL per line, with
+    --json one request for 'archec fileset ingest --requests -'.
 
     Example: archec fileset candidates --archive smp
     """
@@ -386,4 +386,4 @@ def candidates(code: str | None, as_json: bool, config_file: Path | None) -> Non
         warn_if_unknown(archive.catalogue, wanted)
         found = find_candidates(archive, registry, wanted.archive)
         none = "no data sets that could be ingested are linked"
-        show_all(found, lambda one: one._asdict(), lambda one: [one.url], as_json=as_json, none=none)
+        show_all(found, lambda one: one._asdict(), lambda one: [one.base_url], as_json=as_json, none=none)

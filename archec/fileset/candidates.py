@@ -34,10 +34,11 @@ _PAGE = 500
 
 
 class Candidate(NamedTuple):
-    """A template that points to a data set: its id, the URL or ``doi:...``, and the name of the platform."""
+    """A template that points to a data set: its id, the URL or ``doi:...``, and the name of the platform. As JSON it is
+    a request."""
 
     id: str
-    url: str
+    base_url: str
     platform: str
 
 

@@ -598,15 +598,20 @@ def test_candidates_are_data_sets_that_templates_name(filesets: Filesets, platfo
     assert found == [("RePEc:aaa:s:1", "zenodo"), ("RePEc:aaa:s:1", "dataverse"), ("RePEc:aaa:s:1", "openicpsr")]
     names.insert(2, "doi:10.3886/E7V1")
     assert len(rows(filesets, "candidates")) == 6
+    wanted = filesets.config.base / "wanted"
+    wanted.write_bytes(archec_inline(filesets.config, "fileset", "candidates", "--archive", "bbb", "--json").out)
+    done = archec_inline(filesets.config, "fileset", "ingest", "--dry-run", "--requests", wanted)
+    given = [json.loads(line)["request"] for line in done.out.splitlines()]
+    assert [(one["id"], one["base_url"]) for one in given] == [("RePEc:bbb:s:1", name) for name in names[:3]]
     resolver = platform.bodies["/api/handles/10.5281/zenodo.7"] = {
         "values": [{"type": "URL", "data": {"value": url.replace("records", "record")}}]
     }
     filesets.ingest("10.5281/zenodo.7", "http://[bad", "http://ex\u2100a.org/")
     assert archec_inline(filesets.config, "fileset", "show", "http://[bad").code in (2, 7)
-    assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
+    assert [row["base_url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
     resolver["values"] = []
     assert [result.status for result in filesets.ingest("10.5281/zenodo.7")] == ["platform-404"]
-    assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
+    assert [row["base_url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
 
 
 def test_a_vault_has_filesets_with_their_files_pages_and_losses(one: Filesets, platform: Platform) -> None:
