@@ -17,7 +17,7 @@ from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, St
 from archec.text.sniff import bare_type
 from archec.web.door import Response, Sender, TooLarge, WebError, content, located
 from archec.web.headers import raw_headers, wait_asked, whole
-from archec.web.outcome import Outcome
+from archec.web.outcome import Outcome, of_status
 from archec.web.robots import RobotsRules, parse, product_token
 
 _MOST_BYTES = 100_000_000
@@ -37,10 +37,17 @@ _STATUS = {
 
 @dataclass(slots=True)
 class HostTimes:
-    """When the next request may be sent to a host: because of the delay, and because the host asked for a rest."""
+    """When the next request may be sent to a host: because of the delay, and because the host asked for a rest. Also
+    its failures in a row, and the last of them."""
 
     next: float = 0.0
     resting_until: float = 0.0
+    faults: int = 0
+    last_fault: str = ""
+
+    def failed(self, message: str) -> None:
+        """Counts a failure."""
+        self.faults, self.last_fault = self.faults + 1, message
 
     def rest(self, seconds: float) -> None:
         """Sends no request in the next ``seconds``."""
@@ -147,41 +154,51 @@ class Asker:
 
         Raises PlatformHttpError if the request fails, and for errors while the block reads the body.
         """
-        for attempt in range(self._config.retries + 1):
-            last = attempt == self._config.retries
+        attempts, hops = 0, [url]
+        while True:
+            last, response = attempts == self._config.retries, None
             try:
-                pace = self._pace(url, api=api)
+                await self._rested(hops[-1])  # without a place at the first host
+                pace, hops = self._pace(url, api=api), [url]  # the target of a redirect may have expired
                 async with pace.slots:
-                    with closing(await self._follow(url, headers, helper, pace)) as response:
+                    response = await self._follow(hops, headers, helper, pace)
+                    if response is None:
+                        continue
+                    with closing(response):
                         fields, host = raw_headers(response.raw), self._host(response.url)
                         _heed_rate_limit(host, fields, self._config.max_delay)
                         if response.status_code not in (200, 206):
                             host.rest(wait_asked(fields, time.time()))
+                        if is_fault := _is_fault(response.status_code):
+                            host.failed(f"HTTP {response.status_code}")
                         if response.status_code not in _BUSY or last:
                             last = True  # errors while the body is read are not retried
                             yield response, fields
+                            if not is_fault:
+                                host.faults = 0
                             return
             except WebError as error:
+                if error.outcome.is_transient and (response is None or not response.received):
+                    self._host(hops[-1]).failed(error.message)
                 if last or error.lasting:
                     raise _http_error(url, error) from error
             except ValueError as error:
                 message = f"{url[:300]}: cannot be requested: {error}"
                 raise PlatformHttpError(message, status=Status.BAD_REDIRECT) from error
-            pace.host.rest(min(2.0**attempt, 30.0) / 4)
+            self._host(hops[-1]).rest(min(2.0**attempts, 30.0) / 4)
+            attempts += 1
 
     async def _follow(
-        self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None, pace: Pace
-    ) -> Response:
-        """Returns the response at the end of the redirects. Raises PlatformHttpError for a loop or too many of them, or
-        if a host on the way asks to wait longer than ``fetch.max_delay``."""
-        here, seen = url, {url}
+        self, hops: list[str], headers: Mapping[str, str], helper: FilesetPlatformHelper | None, pace: Pace
+    ) -> Response | None:
+        """Returns the response at the end of the redirects, whose targets are appended to ``hops``; None if the host of
+        the last one rests. Raises PlatformHttpError for a loop or too many of them, and as ``_rest`` does."""
         while True:
-            rest = self._host(here).resting_until - time.monotonic()
-            if rest > self._config.max_delay:
-                raise PlatformHttpError(f"{host_of(here)} asks to wait {rest:.0f} s")
-            if (pause := pace.wait() if here == url else rest) > 0:
+            here = hops[-1]
+            if self._rest(here) and len(hops) > 1:
+                return None
+            if len(hops) == 1 and (pause := pace.wait()) > 0:
                 await asyncio.sleep(pause)
-                here, seen = url, {url}  # the target of a redirect may have expired
                 continue
             self.requests += 1
             response = await self._sender.send("GET", here, {**headers, **self._secret(helper, here)})
@@ -189,13 +206,31 @@ class Asker:
             if not location:
                 return response
             response.close()
+            self._host(here).faults = 0
             here = urljoin(here, location)
-            if here in seen:
+            if here in hops:
                 raise PlatformHttpError(f"{here}: redirects form a loop", status=Status.REDIRECT_LOOP)
-            if len(seen) > _MOST_HOPS:
-                message = f"{url[:300]}: more than {_MOST_HOPS} redirects"
+            if len(hops) > _MOST_HOPS:
+                message = f"{hops[0][:300]}: more than {_MOST_HOPS} redirects"
                 raise PlatformHttpError(message, status=Status.REDIRECTS_EXCEEDED)
-            seen.add(here)
+            hops.append(here)
+
+    async def _rested(self, url: str) -> None:
+        """Waits until a request may be sent to a URL's host. Raises as ``_rest`` does."""
+        while rest := self._rest(url):
+            await asyncio.sleep(rest)
+
+    def _rest(self, url: str) -> float:
+        """The seconds that a URL's host asks to wait. Raises PlatformHttpError if these are more than
+        ``fetch.max_delay``, or if it has failed ``fetch.host_failures`` times in a row."""
+        host = self._host(url)
+        rest = max(host.resting_until - time.monotonic(), 0.0)
+        if rest > self._config.max_delay:
+            raise PlatformHttpError(f"{host_of(url)} asks to wait {rest:.0f} s")
+        if host.faults >= self._config.host_failures:
+            what = f"{host_of(url)} was given up for this run after {host.faults} failures in a row"
+            raise PlatformHttpError(f"{what}; the last: {host.last_fault}")
+        return rest
 
     def _host(self, url: str) -> HostTimes:
         """The times of a URL's host. Raises ``WebError`` for an invalid URL."""
@@ -231,6 +266,12 @@ class Asker:
 
 def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:
     return host_of(helper.config.api or helper.api) == host_of(url) or (bool(helper.name) and helper.serves(url))
+
+
+def _is_fault(status: int) -> bool:
+    """Whether a status is a failure of the host, as ``fetch.host_failures`` counts them."""
+    outcome = of_status(status) if status != 206 else None
+    return outcome is not None and outcome.is_transient
 
 
 def _heed_rate_limit(host: HostTimes, fields: Mapping[str, str], most: float) -> None:

@@ -638,6 +638,51 @@ def test_only_the_host_that_asks_for_a_wait_is_given_it(filesets: Filesets, plat
         assert node.times[1] + 1 <= asked[-1] <= node.times[2], "the target may have expired: it is asked for again"
 
 
+def silent(handler: Handler, data: bytes) -> None:
+    handler.head(data)
+    handler.wfile.flush()
+    handler.connection.recv(1)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [lambda handler, data: handler.answer(502, b""), lambda handler, data: handler.connection.close(), silent],
+    ids=["502", "closed", "silent"],
+)
+def test_a_host_that_fails_again_and_again_is_asked_no_more(folder: Path, platform: Platform, trouble: Any) -> None:
+    filesets = make_archive(folder, platform, fetch={"per_host": 2, "host_failures": 3, "idle_timeout": "1s"})
+    url = zenodo(platform, 7, {f"f{n:02}": 10 for n in range(30)})
+    first, *others = platform.files
+    platform.behaviours |= dict.fromkeys(others, trouble)
+    (result,) = filesets.ingest(url)
+    assert result.status == "success-partial"
+    assert "was given up for this run" in (result.message or "")
+    assert sum("/files/" in path for path in platform.requests) <= 1 + 3 + 2, "three failures, two requests at once"
+    platform.behaviours.clear()
+    filesets.asked()
+    assert filesets.ingest(url)[0].status == "success"
+    assert first not in filesets.asked(), "it is held"
+
+
+def test_who_waits_for_the_target_of_a_redirect_keeps_no_place(folder: Path, platform: Platform) -> None:
+    filesets = make_archive(folder, platform, fetch={"per_host": 1})
+    url = zenodo(platform, 7, {"p": 10, "q": 10})
+    first, other = platform.files
+    waits = ["1"]
+
+    def busy(handler: Handler, data: bytes) -> None:
+        if waits:
+            handler.answer(503, b"", **{"retry-after": waits.pop()})
+        else:
+            handler.serve(data)
+
+    with playing() as node:
+        node.files["/p"], node.behaviours["/p"] = platform.files[first], busy
+        platform.redirects[first] = f"{node.url}/p"
+        assert filesets.ingest(url)[0].status == "success"
+    assert [path for path in platform.requests if "/files/" in path] == [first, other, first]
+
+
 @pytest.mark.parametrize(("reset", "most", "rests"), [("60", 0.3, 2), ("1795451741854", 9, 0), ("9" * 20, 9, 0)])
 def test_a_host_that_says_that_its_limit_is_used_up_rests(
     folder: Path, platform: Platform, reset: str, most: float, rests: int
