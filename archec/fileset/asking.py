@@ -248,7 +248,7 @@ class Asker:
 
     async def allowed(self, url: str) -> bool:
         """Whether robots.txt allows a URL. If robots.txt cannot be fetched, everything is allowed."""
-        if self._config.robots == "ignore":
+        if self._config.robots == "ignore" or url.startswith("ftp:"):
             return True
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"

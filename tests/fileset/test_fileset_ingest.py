@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from fileset_platform import Behaviour, Handler, Platform, broken_at_quarters, b
 from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
 from gather_support import archec_inline
+from web_ftpserver import FtpServer
 
 from archec.access.obi_source import OwnSource
 from archec.access.query import arguments, parse_query
@@ -895,6 +897,18 @@ def test_a_page_that_describes_its_data_is_the_last_resort(filesets: Filesets, p
     assert (gone.status, gone.fileset, (gone.file_meta or {})["size_bytes"]) == ("platform-gone", found.obi.id, 23)
     with filesets.archive() as archive:
         assert not find(archive.catalogue, found.obi.id).history.held
+
+
+def test_a_file_on_an_ftp_server_is_fetched(filesets: Filesets, platform: Platform) -> None:
+    with closing(FtpServer({"pub/p.csv": b"a,b"})) as server:
+        links = [{"contentUrl": server.url("pub/p.csv")}, {"contentUrl": server.url("none"), "name": "q"}]
+        data = json.dumps({"@type": "Dataset", "name": "P", "distribution": links})
+        platform.bodies["/d/8"] = f'<script type="application/ld+json">{data}</script>'.encode()
+        (result,) = filesets.ingest(f"{platform.url}/d/8")
+        assert [(file.path, file.status) for file in result.manifest or ()] == [
+            ("p.csv", "success"), ("q", "error-platform-download"),
+        ]  # fmt: skip
+        assert not any("robots" in line for line in server.heard)
 
 
 def test_files_whose_urls_differ_in_a_query_only_are_files_of_their_own(filesets: Filesets, platform: Platform) -> None:

@@ -321,12 +321,12 @@ def license_of(field: JsonValue) -> str | None:
 
 
 def download_url(field: JsonValue, base: str) -> str:
-    """The absolute URL in a field. Raises PlatformError if it is not an http(s) URL."""
+    """The absolute URL in a field. Raises PlatformError if it is not an http, https or ftp URL."""
     text = field.text().strip()
     try:
         url = text if text.startswith(("https://", "http://")) else urljoin(base, text)
         parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and parts.hostname and len(url) < 8000
+        good = parts.scheme in ("http", "https", "ftp") and parts.hostname and len(url) < 8000
     except ValueError:
         good = False
     if not good:
@@ -340,7 +340,7 @@ def same_origin(field: JsonValue, base: str) -> str:
     url = download_url(field, base)
     if base.startswith("https://") and url.startswith("http://"):
         url = f"https{url[4:]}"
-    if not host_of(url) or host_of(url) != host_of(base):
+    if not url.startswith("http") or not host_of(url) or host_of(url) != host_of(base):
         raise PlatformError(f"{field.shown}: {url[:200]!r} is not on {host_of(base)}")
     return url
 
