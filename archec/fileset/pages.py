@@ -24,16 +24,16 @@ _MOST = 50
 
 
 class Page:
-    """A parsed page: UTF-8, or else in the charset that its ``meta`` elements state, or else UTF-8 with damaged bytes.
-    A page that cannot be parsed has no metadata."""
+    """A parsed page: UTF-8, or else in the charset that its Content-Type or its ``meta`` elements state, or else UTF-8
+    with damaged bytes. A page that cannot be parsed has no metadata."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, content_type: str = "") -> None:
         self._tree: html.HtmlElement | None = None
         try:
             body.decode()
         except UnicodeDecodeError:
             marked = next((name for mark, name in BOMS if body.startswith(mark)), "")
-            body = body.decode(marked or declared("", body) or "utf-8", "replace").encode()
+            body = body.decode(marked or declared(content_type, body) or "utf-8", "replace").encode()
         with suppress(etree.LxmlError, ValueError):
             self._tree = html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
 

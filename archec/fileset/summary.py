@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from shutil import copyfileobj
 from typing import IO, Any
@@ -122,9 +122,11 @@ def finish(
 
 
 def _result(
-    request: IngestRequest, found: RequestFindings, record: Ingest, message: str, page: tuple[FilesetFile, bytes] | None
-) -> IngestResult:
-    """The result of the ingest with this record. ``page`` is the landing page, if it is held."""
+    request: IngestRequest, found: RequestFindings, record: Ingest, message: str,
+    page: tuple[FilesetFile, dict[str, Any] | None] | None,
+) -> IngestResult:  # fmt: skip
+    """The result of the ingest with this record. ``page`` is the landing page with its bibliographic data, if it is
+    held."""
     fileset = str(found.item.fileset) if found.item is not None and found.state else found.withdrawn
     result = IngestResult(
         hit=Status(record.status).is_hit, status=record.status, message=public_text(message) or None,
@@ -137,12 +139,11 @@ def _result(
         total_size=record.total_size, fileset=fileset or None, due=iso(record.due) if record.due else None,
     )  # fmt: skip
     if page is not None:
-        capture, body = page
+        capture, result.html_biblio = page
         result.terminal, result.file_meta = capture.terminal, capture.file_meta
         result.cdx, result.revisit_cdx = capture.cdx, capture.revisit_cdx
-        result.html_biblio = html_biblio(body)
     elif found.landing is not None:
-        result.html_biblio = html_biblio(found.landing.body)
+        result.html_biblio = html_biblio(found.landing.body, found.landing.headers)
     done = found.done
     if done is not None and done.file_file_meta is not None:
         result.fileset_file = FilesetFile(
@@ -216,9 +217,9 @@ def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile], *, is
     return later if status.is_hit or is_held else 0
 
 
-def _landing(work: Work, obi: str, url: str | None) -> tuple[FilesetFile, bytes] | None:
-    """What the result says about the landing page that is held as ``obi`` and was received from ``url``, and its body;
-    None if there is none, or if it is damaged."""
+def _landing(work: Work, obi: str, url: str | None) -> tuple[FilesetFile, dict[str, Any] | None] | None:
+    """What the result says about the landing page that is held as ``obi`` and was received from ``url``, and its
+    bibliographic data; None if there is none, or if it is damaged."""
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi) if obi else None
     version = known.version_at(MAX_TIST) if known is not None else None
     if known is None or version is None:
@@ -238,7 +239,8 @@ def _landing(work: Work, obi: str, url: str | None) -> tuple[FilesetFile, bytes]
         "", version.size, version.md5, digests.sha1, version.sha256, version.type, platform_url=obi, terminal_url=url,
         terminal_dt=timestamp(tist),
     )  # fmt: skip
-    return capture_of(work.archive.catalogue, file, work.run, note.status if note is not None else 200), data
+    status, headers = (note.status, dict(note.headers)) if note is not None else (200, {})
+    return capture_of(work.archive.catalogue, file, work.run, status), html_biblio(data, headers)
 
 
 def file_result(result: IngestResult) -> IngestResult | None:
@@ -275,10 +277,10 @@ _BIBLIO = {
 _MOST_NAMES = 1000
 
 
-def html_biblio(body: bytes) -> dict[str, Any] | None:
-    """The bibliographic data in the meta elements of a page; None if there are none."""
+def html_biblio(body: bytes, headers: Mapping[str, str]) -> dict[str, Any] | None:
+    """The bibliographic data in the meta elements of a page with these headers; None if there are none."""
     found: dict[str, Any] = {}
-    for name, content in Page(body).meta():
+    for name, content in Page(body, headers.get("content-type", "")).meta():
         key = _BIBLIO.get(name.lower().replace("dcterms.", "dc."))
         if key == "contrib_names":
             names = found.setdefault(key, [])

@@ -44,6 +44,7 @@ from archec.fileset.status import (
     PlatformNotFound,
     PlatformRestrictedError,
 )
+from archec.fileset.summary import html_biblio
 from archec.tist import MAX_TIST
 
 MD5 = "900150983cd24fb0d6963f7d28e17f72"
@@ -652,13 +653,47 @@ def test_a_catalogue_names_its_data_sets() -> None:
         generic(page(f'<script type="application/ld+json">{data}</script>'.encode()))
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"@id": "https://data.example.org/7#data"}, {"url": "."}, {"identifier": "DOI:10.5072/X7"},
+        {"identifier": [5, {"@type": "PropertyValue", "propertyID": "doi", "value": "10.5072/x7"}]},
+        {"sameAs": ["https://h/7", {"@id": "https://doi.org/10.5072/x7"}]},
+    ],
+)  # fmt: skip
+def test_of_several_data_sets_on_a_page_the_one_that_was_asked_for(own: dict[str, Any]) -> None:
+    other = {"@type": "Dataset", "@id": "https://h/8", "name": "Q", "distribution": {"contentUrl": "q.csv"}}
+    one = {"@type": "Dataset", "name": "P", "distribution": {"contentUrl": "p.csv"}}
+    request = IngestRequest("https://data.example.org/7/", ext_ids={"doi": "10.5072/X7"})
+
+    def found(*data: Any) -> FilesetPlatformItem:
+        script = f'<script type="application/ld+json">{json.dumps(data)}</script>'
+        return GenericHelper(ask=lambda question: PlatformAnswer(question.url, 404)).process_request(
+            request, page(script.encode())
+        )
+
+    assert found(other, {**one, **own}).title == "P"
+    with pytest.raises(FilesetPlatformScopeError, match="https://h/8, P"):
+        found(other, one)
+    assert found(one, one).title == "P", "the same twice"
+    assert found({**other, "isPartOf": {"@id": "p"}}, {**one, "@id": "p"}).title == "P"
+    assert found(other, {**one, "hasPart": [{"@id": "https://h/8"}]}).title == "P"
+
+
+def test_links_to_files_need_no_description_that_is_the_only_one() -> None:
+    data = json.dumps([{"@type": "Dataset", "name": name, "@id": [name]} for name in "PQ"])
+    resource = page(f'<title>T</title><script type="application/ld+json">{data}</script>'.encode(), link="<p>;rel=item")
+    assert generic(resource).title == "T"
+
+
 @pytest.mark.parametrize("charset", ["iso-8859-1", "utf-8", "koi8-r"])
 def test_a_page_may_have_another_charset(charset: str) -> None:
     name = "Цены" if charset == "koi8-r" else "Prix du blé"
     data = json.dumps({"@type": "Dataset", "name": name, "distribution": {"contentUrl": "p.csv"}}, ensure_ascii=False)
     script = f'<script type="application/ld+json">{data}</script>'
-    found = generic(page(f'<html><meta charset="{charset}">{script}</html>'.encode(charset)))
-    assert found.title == name
+    stated = f'<meta charset="{charset}">'
+    for meta, headers in ((stated, {}), ("", {"content-type": f"text/html; charset={charset}"})):
+        assert generic(page(f"<html>{meta}{script}</html>".encode(charset), **headers)).title == name
 
 
 @pytest.mark.parametrize("charset", ["", "utf-16", "utf-7", "rot13"])
@@ -669,8 +704,10 @@ def test_a_page_of_utf8_with_a_damaged_byte(charset: str) -> None:
     assert (found.title, [file.path for file in found.manifest or ()]) == ("Prix du blé", ["blé.csv"])
 
 
-def test_a_page_in_utf16() -> None:
+def test_a_page_in_utf16_and_one_in_a_charset_that_only_its_header_states() -> None:
     assert pages.Page("<title>Prix du blé</title>".encode("utf-16")).title() == "Prix du blé"
+    meta = '<meta name="citation_title" content="Prix du blé">'.encode("latin-1")
+    assert html_biblio(meta, {"content-type": "text/html; charset=latin1"}) == {"title": "Prix du blé"}
 
 
 def test_json_ld_with_raw_line_ends_in_its_texts() -> None:

@@ -8,7 +8,7 @@ or in a file to which a ``describedby`` link leads. Signposting's ``cite-as`` is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
@@ -78,7 +78,8 @@ class GenericHelper(FilesetPlatformHelper):
         if resource is None:
             raise NoPlatformMatch("there is no landing page")
         url = resource.terminal_url
-        page, own = Page(resource.body), {"", _key(url), _key(request.base_url)}
+        page = Page(resource.body, resource.headers.get("content-type", ""))
+        own, names = {"", _key(url), _key(request.base_url)}, request.ext_ids.values()
 
         def of_page(links: Iterable[TypedLink]) -> list[TypedLink]:
             return [link for link in links if _key(link.anchor) in own]
@@ -97,36 +98,37 @@ class GenericHelper(FilesetPlatformHelper):
             found += more
             if more:
                 break
-        data = _Described(page.json_ld())
+        cited = next((link.url for link in found if "cite-as" in link.relations and is_url(link.url)), "")
+        about = _About({*own, _key(cited)} - {""}, tuple(one.lower() for one in names if isinstance(one, str) and one))
+        data = _Described(page.json_ld(), base, about)
         files = [_linked(link) for link in found if "item" in link.relations] or list(data.files(base))
         for link in [one for one in found if "describedby" in one.relations and _is_json_ld(one)][:_MOST_ASKED]:
             if files:
                 break
             answer = yield Question(link.url, accept="application/ld+json", secret=False, page=True)
             try:
-                other = _Described(objects_of(answer.body) if answer.status == 200 else ())
-                data = data if other.dataset.is_null else other
+                other = _Described(objects_of(answer.body) if answer.status == 200 else (), answer.url, about)
+                data = data if other.dataset.is_null and not any(other.members()) else other
                 files = list(data.files(answer.url))
             except PlatformError as error:
                 problem = error
         if not files:
             if members := list(data.members()):
-                raise FilesetPlatformScopeError("the page is a catalogue of data sets", members=members)
+                raise FilesetPlatformScopeError("the page is of several data sets", members=members)
             raise problem
-        about = data.dataset
-        name = _plain(about["name"]).text_or_none() or page.title()
+        described = data.dataset
+        name = _plain(described["name"]).text_or_none() or page.title()
         parts = urlsplit(public_url(url))
         work = parts.path.strip("/") or "-"
         if parts.query:
             work += "?" + parts.query
-        version, published = _plain(about["version"]).raw, _plain(about["datePublished"])
+        version, published = _plain(described["version"]).raw, _plain(described["datePublished"])
         item = self.item(
             url, work, files, title=name, name=item_name(self.domain(url), work.replace("/", "_")), page=url,
             version=fields.clean(str(version))[:100] if isinstance(version, (str, int, float)) else "",
             published=published.tist() if isinstance(published.raw, str) else 0,
-            meta={"license": license_of(about["license"])},
+            meta={"license": license_of(described["license"])},
         )  # fmt: skip
-        cited = next((link.url for link in found if "cite-as" in link.relations and is_url(link.url)), "")
         return replace(item, cite_as=cited if len(cited) < _LONGEST_CITED else "")
 
 
@@ -203,19 +205,46 @@ def _is(one: JsonValue, name: str) -> bool:
     return any(kind.raw in [f"{prefix}{name}" for prefix in _SCHEMA] for kind in one["@type"].one_or_more())
 
 
-class _Described:
-    """The first Dataset among the objects of a JSON-LD document; null if there is none."""
+class _About(NamedTuple):
+    """What a request is about: the keys of its URLs, and its other identifiers, in lower case."""
 
-    def __init__(self, objects: Iterable[JsonValue]) -> None:
+    urls: Container[str]
+    names: tuple[str, ...]
+
+    def are_of(self, one: JsonValue, base: str) -> bool:
+        """Whether a Dataset says that it is what the request is about."""
+        ends = tuple(mark + name for name in self.names for mark in "/:")
+        values = (value for name in ("@id", "url", "identifier", "sameAs") for value in one[name].one_or_more())
+        texts = ((first_of(_plain(value), value["value"]) if value.is_object else value).raw for value in values)
+        return any(
+            _key(_joined(base, text)) in self.urls or f"/{text.lower()}".endswith(ends)
+            for text in texts if isinstance(text, str)
+        )  # fmt: skip
+
+
+class _Described:
+    """The Dataset among the objects of a JSON-LD document; null if there is none. One that is a part of another does
+    not count. Of several it is the one that the request is about; null if that is unclear."""
+
+    def __init__(self, objects: Iterable[JsonValue], base: str, about: _About) -> None:
         nodes = list(objects)
-        self.dataset = next((one for one in nodes if _is(one, "Dataset")), JsonValue(None))
-        self._catalogues = [one for one in nodes if _is(one, "DataCatalog")]
         self._nodes = {name: one for one in nodes if isinstance(name := one["@id"].raw, str)}
+        self._catalogues = [one for one in nodes if _is(one, "DataCatalog")]
+        found, self._several = [one for one in nodes if _is(one, "Dataset")], list[JsonValue]()
+        if len(found) > 1:
+            ids = {name for one in found if isinstance(name := one["@id"].raw, str)}
+            parts = {name for one in found for name in _ids(one["hasPart"])}
+            found = [one for one in found if not (parts & _ids(one) or ids & _ids(one["isPartOf"]))] or found
+            found = [one for one in found if about.are_of(one, base)] or found
+            names = {str(_first(one, "@id", "url", "name").raw) for one in found}
+            self._several = found if len(names) > 1 else []
+        self.dataset = found[0] if found and not self._several else JsonValue(None)
 
     def members(self) -> Iterator[str]:
-        """Yields the URLs (or ids, or names) of the data sets that a catalogue lists."""
-        for one in (one for catalogue in self._catalogues for one in catalogue["dataset"].one_or_more()):
-            if one.is_object and (name := first_of(_plain(one["url"]), one["@id"], _plain(one["name"])).text_or_none()):
+        """Yields the URLs (or ids, or names) of the data sets that a catalogue lists, and of several on the page."""
+        listed = (one for catalogue in self._catalogues for one in catalogue["dataset"].one_or_more())
+        for one in (*listed, *self._several):
+            if one.is_object and (name := _first(one, "url", "@id", "name").text_or_none()):
                 yield name
 
     def files(self, base: str) -> Iterator[FilesetManifestFile]:
@@ -226,6 +255,16 @@ class _Described:
             one = self._nodes.get(name, stated) if isinstance(name, str) and "contentUrl" not in stated else stated
             if one.is_object and not one["contentUrl"].is_null and one["containedIn"].is_null:
                 yield _distribution(one, base)
+
+
+def _first(one: JsonValue, *names: str) -> JsonValue:
+    """The first of the fields with these names that is not null; null if all are."""
+    return first_of(*(_plain(one[name]) for name in names))
+
+
+def _ids(field: JsonValue) -> set[str]:
+    """The ids of one or more nodes."""
+    return {name for one in field.one_or_more() if one.is_object and isinstance(name := one["@id"].raw, str)}
 
 
 def _distribution(one: JsonValue, base: str) -> FilesetManifestFile:

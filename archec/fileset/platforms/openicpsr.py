@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from archec.fileset.fields import tist_of
 from archec.fileset.model import IngestRequest, Resource
 from archec.fileset.pages import Page
-from archec.fileset.platforms.base import FilesetPlatformHelper, Question, Questions, item_name, path_of
+from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, Questions, item_name, path_of
 from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
@@ -48,7 +48,7 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         page = f"{base}/openicpsr/project/{asked}/version/{version}/view"
         answer = yield Question(page, accept="text/html", page=True)
         answer.check()
-        meta = _meta(answer.body)
+        meta = _meta(answer)
         doi = _DOI.search(meta.get("dc.identifier", ""))
         if doi is None:
             if _GONE.search(answer.body[:200_000].decode("utf-8", "replace")):
@@ -74,9 +74,9 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         return item
 
 
-def _meta(body: bytes) -> dict[str, str]:
+def _meta(answer: PlatformAnswer) -> dict[str, str]:
     """The meta elements of a page by lower-case names; of several with one name the first."""
     found: dict[str, str] = {}
-    for name, content in Page(body).meta():
+    for name, content in Page(answer.body, answer.headers.get("content-type", "")).meta():
         found.setdefault(name.lower(), content)
     return found
