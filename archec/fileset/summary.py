@@ -212,7 +212,8 @@ def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile], *, is
         lacking = [int((file.extra or {}).get("due", 0)) for file in files if not is_whole(file)]
         first = min(lacking, default=0)
         return min(first if first > work.run else sooner, later)
-    if status in _PASSING or status.value.startswith("mismatch"):
+    is_unread = status is Status.BUNDLE_INCOMPLETE and not is_held  # a damaged download, perhaps
+    if status in _PASSING or status.value.startswith("mismatch") or is_unread:
         return sooner
     return later if status.is_hit or is_held else 0
 

@@ -8,6 +8,7 @@ import hashlib
 import io
 import struct
 import tarfile
+import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -23,6 +24,7 @@ from archec.cli.get import get
 from archec.errors import NotHeld
 from archec.fileset.interior import BROKEN, Bounds, interior, open_member
 from archec.fileset.model import IngestStrategy
+from archec.fileset.run import due_requests
 
 LARGE = Bounds(1000, 10_000_000)
 PROJECT = "/openicpsr/project/7/version/V1"
@@ -266,6 +268,16 @@ def test_a_bundle_with_more_in_it_than_the_limits_is_refused_as_such(icpsr: File
     assert icpsr.ingest(url, max_total=len(zipped(FILES)))[0].status == "success"
     platform.files[f"{PROJECT}/download/project"] = zipped({"bomb": bytes(5_000_000)})
     assert icpsr.ingest(url, max_total=1_000_000, force=True)[0].status == "too-large-size"
+
+
+def test_a_bundle_that_cannot_be_read_is_due_again(icpsr: Filesets, platform: Platform) -> None:
+    where = f"{PROJECT}/download/project"
+    whole, platform.files[where] = platform.files[where], b"PK\3\4 and no more"
+    (result,) = icpsr.ingest(f"{platform.url}{PROJECT}/view")
+    assert result.status == "bundle-incomplete"
+    platform.files[where] = whole
+    ((_, request),) = due_requests(icpsr.config, int(time.time() + icpsr.config.fetch.revisit_min) + 1)
+    assert icpsr.run([request.base_url], lambda one, file: None).statuses == {"success": 1}
 
 
 def test_a_bundle_that_lacks_files_or_has_others_says_which(filesets: Filesets, platform: Platform) -> None:
