@@ -545,6 +545,31 @@ def test_openicpsr_needs_a_session() -> None:
         item_of(OpenIcpsrHelper, PROJECT, {"/view": b"<html>log in</html>"})
 
 
+def test_a_project_of_openicpsr_without_a_version_is_its_only_one() -> None:
+    helper = OpenIcpsrHelper(PlatformConfig(token="COOKIE"))
+    whole, listed = PROJECT.partition("/version")[0], '<a href="/openicpsr/project/132081/version/{}/view">'
+    pages = {f"/{one}/view": PAGE.replace(b"V1", one.encode()) for one in ("V1", "V2", "V10")}
+
+    def found(*, follow: bool = False) -> FilesetPlatformItem:
+        asking, ask = helper.questions(IngestRequest(whole), None, follow=follow), answering(pages)
+        try:
+            question = next(asking)
+            while True:
+                question = asking.send(ask(question))
+        except StopIteration as done:
+            item: FilesetPlatformItem = done.value
+            return item
+
+    pages["/V1/view"] += listed.format("V1").encode()
+    assert found().platform_id == "132081V1"
+    pages["/V1/view"] += (listed.format("V10") + listed.format("V2")).encode()
+    with pytest.raises(FilesetPlatformScopeError, match=f"{whole}/version/V10/view"):
+        found()
+    newest = found(follow=True)
+    assert (newest.platform_id, newest.version) == ("132081V10", "V10")
+    assert "/version/V10/download/project" in (newest.web_bundle_url or "")
+
+
 # -- the last resort ------------------------------------------------------------------------------
 
 

@@ -31,16 +31,16 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
     name = "openicpsr"
     hosts = ("www.openicpsr.org", "openicpsr.org", "deposit.icpsr.umich.edu")
     secret_header = ("Cookie", "{}")
-    pages = ("/openicpsr/project/{work}/version/V1/view", "/openicpsr/project/{work}/version/{version}/view")
+    pages = ("/openicpsr/project/{work}", "/openicpsr/project/{work}/version/{version}/view")
     pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")
 
     def id_in(self, url: str) -> str:
-        """The ids of the project and its version, which is V1 if the URL has none."""
+        """The ids of the project and its version, if the URL has one."""
         found = self.pattern.search(path_of(url))
-        return f"{found[1]}{found[2] or 'V1'}" if found is not None else ""
+        return f"{found[1]}{found[2] or ''}" if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """Asks for the page of one version of a project."""
+        """Asks for the page of one version of a project; if the URL has none, for the first one, which lists all."""
         url = self.url_of(request, resource)
         found = self.named_in(url)
         asked, base = found[1], self.base(url)
@@ -48,6 +48,16 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         page = f"{base}/openicpsr/project/{asked}/version/{version}/view"
         answer = yield Question(page, accept="text/html", page=True)
         answer.check()
+        link = rf"/openicpsr/project/{asked}/version/(V[0-9]{{1,9}})/view\b"
+        listed = dict.fromkeys(re.findall(link, answer.body.decode("latin-1")))
+        newest = max(listed, key=lambda one: int(one[1:]), default=version)
+        if newest != version and not found[2]:
+            if not follow:
+                members = [f"{base}/openicpsr/project/{asked}/version/{one}/view" for one in listed]
+                raise FilesetPlatformScopeError(f"project {asked} has several versions", members=members)
+            version, page = newest, page.replace("/V1/", f"/{newest}/")
+            answer = yield Question(page, accept="text/html", page=True)
+            answer.check()
         meta = _meta(answer)
         doi = _DOI.search(meta.get("dc.identifier", ""))
         if doi is None:
