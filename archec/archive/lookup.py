@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice
 from typing import Any, BinaryIO
 
 from archec.archive.claims import Evidence, last_seen
@@ -23,7 +22,6 @@ from archec.tist import iso
 _MOST_HOPS = 50
 _PIECE = 1 << 18
 _NO_NOTE = Note(0, "")
-_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +242,8 @@ class Holding:
 def holdings(archive: Archive, checksum: Checksum, value: str) -> Iterator[Holding]:
     """Yields all obis that held bytes with this ``sha256``, ``md5`` or text checksum (``text``)."""
     for kind in KINDS:
-        ids = archive.catalogue.holders(kind, checksum, value)
-        while page := list(islice(ids, _PAGE)):
-            for obi in archive.catalogue.obis(kind, page).values():
-                yield from _of(archive, obi, checksum, value)
+        for obi in archive.catalogue.each(kind, archive.catalogue.holders(kind, checksum, value)):
+            yield from _of(archive, obi, checksum, value)
 
 
 def _of(archive: Archive, obi: Obi, checksum: Checksum, value: str) -> Iterator[Holding]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 
 from archec.archive.claims import Evidence, Judgement, judged
 from archec.archive.commit import CommitItem, Commits
@@ -11,8 +10,6 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Claim, Note, Obi, Version
 from archec.catalogue.records import ObiChange
 from archec.store.writer import HardLink, Placement
-
-_BATCH = 500
 
 
 def evidence_of(catalogue: Catalogue) -> Evidence:
@@ -79,19 +76,10 @@ def _reason(judgement: Judgement, claims: Sequence[Claim], tist: int) -> str:
 def judge_again(catalogue: Catalogue, ids: Iterable[str] | None, evidence: Evidence, run: int, to: Commits) -> int:
     """Derives the histories of these tobis (None: of all) again from the known data sets. Returns how many changed."""
     changed = 0
-    for obi in _obis(catalogue, ids):
+    for obi in catalogue.all("tobi") if ids is None else catalogue.each("tobi", ids):
         item = concluded(obi, (), judged(obi.id, obi.claims, evidence), run)
         if item is not None:
             to.add(item)
             changed += 1
     to.commit()
     return changed
-
-
-def _obis(catalogue: Catalogue, ids: Iterable[str] | None) -> Iterator[Obi]:
-    if ids is None:
-        yield from catalogue.all("tobi")
-        return
-    rest = iter(ids)
-    while part := list(islice(rest, _BATCH)):
-        yield from catalogue.obis("tobi", part).values()

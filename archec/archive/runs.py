@@ -30,6 +30,7 @@ from archec.catalogue.model import DataSet, Run
 from archec.catalogue.records import DataSetRead, IngestDone, ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, BadName, CatalogueError, LockHeld, NotHeld, RetractedDataSet, UsageError
+from archec.paging import paged
 from archec.store.durable import atomic_write
 from archec.store.journal_reader import read_batches
 from archec.store.writer import sweep_parts, sweep_runs
@@ -40,10 +41,7 @@ _PAGE = 50
 
 def newest_first(catalogue: Catalogue, before: int = MAX_TIST + 1) -> Iterator[Run]:
     """Yields the runs with a tist less than ``before``, newest first. Reads them page by page."""
-    page = catalogue.newest_runs(before, _PAGE)
-    while page:
-        yield from page
-        page = catalogue.newest_runs(page[-1].tist, _PAGE)
+    return paged(lambda tist: catalogue.newest_runs(tist, _PAGE), before, lambda run: run.tist)
 
 
 def stored_before(catalogue: Catalogue, run: int = MAX_TIST + 1) -> int:

@@ -20,6 +20,7 @@ from archec.audit.findings import Finding, Reporter
 from archec.audit.journals import Ends
 from archec.config import Config
 from archec.errors import StorageFailed, StorageFull
+from archec.paging import paged
 from archec.sqlite import Database, Role, is_full, unwritable
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalFile, journals
@@ -316,11 +317,8 @@ class Memory(Database):
         """All entries that are known to be bad, by tist and id; page by page."""
         columns = "tist, id, sha256, size, target, md5, code, run, seen"
         sql = f"SELECT {columns} FROM bad WHERE (tist, id) > (?, ?) ORDER BY tist, id"
-        page = self.fetch(f"{sql} LIMIT ?", (-1, "", _PAGE))
-        while page:
-            for row in page:
-                yield Bad(Entry(*row[:6]), *row[6:])
-            page = self.fetch(f"{sql} LIMIT ?", (*page[-1][:2], _PAGE))
+        rows = paged(lambda key: self.fetch(f"{sql} LIMIT ?", (*key, _PAGE)), (-1, ""), lambda row: row[:2])
+        return (Bad(Entry(*row[:6]), *row[6:]) for row in rows)
 
     def count_bad(self) -> int:
         return int(self.fetch("SELECT count(*) FROM bad")[0][0])

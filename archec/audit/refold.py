@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from itertools import islice
 from pathlib import Path
 
 import orjson
@@ -24,6 +23,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
 from archec.catalogue.open import open_catalogue
 from archec.errors import CatalogueError, StorageFailed, StorageFull
+from archec.paging import batched
 from archec.progress import Meter
 from archec.tist import MAX_TIST
 
@@ -69,8 +69,7 @@ def _scratch_errors(folder: Path) -> Iterator[None]:
 def _compare(catalogue: Catalogue, fresh: Catalogue, diff: PartitionedDiff, meter: Meter, report: Reporter) -> None:
     meter.phase("comparing the catalogue", None)
     for side, one in enumerate((catalogue, fresh)):
-        statements = _statements(one)
-        while some := list(islice(statements, _PAGE)):
+        for some in batched(_statements(one), _PAGE):
             diff.add(side, b"".join(map(_key, some)))
     (theirs, ours), more = diff.unmatched()
     for wanted, one, says in (
@@ -114,8 +113,7 @@ def _lists(catalogue: Catalogue) -> Iterator[tuple[str, Iterator[object]]]:
 
 
 def _file_states(catalogue: Catalogue) -> Iterator[object]:
-    ids = (obi.id for obi in catalogue.all("fobi"))
-    while page := list(islice(ids, _PAGE)):
+    for page in batched((obi.id for obi in catalogue.all("fobi")), _PAGE):
         for url, state in catalogue.file_states(page).items():
             yield (url, *state)
 

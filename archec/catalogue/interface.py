@@ -52,12 +52,14 @@ from archec.catalogue.model import (
     Visit,
 )
 from archec.closing import Closing
+from archec.paging import batched
 from archec.tist import MAX_TIST
 
 Checksum = Literal["sha256", "md5", "text"]
 """The checksums of a version: two of its bytes, and the md5 of its text."""
 
 _T = TypeVar("_T")
+_PAGE = 500
 _USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.S)
 _SECRET_OPTION = re.compile(r"([^?&=;]*password[^?&=;]*=)[^&;]*", re.I)
 
@@ -96,6 +98,11 @@ class Catalogue(Closing, ABC):
     def obis(self, kind: Kind, ids: Collection[str], *, visits: bool = True) -> dict[str, Obi]:
         """Returns the known obis among ``ids``, by id; without ``visits`` their last visits are not read."""
         return {obi.id: obi for obi in self._whole(kind, self._heads(kind, ids), visits=visits)}
+
+    def each(self, kind: Kind, ids: Iterable[str]) -> Iterator[Obi]:
+        """Yields the known obis among ``ids``, of which there may be any number."""
+        for page in batched(ids, _PAGE):
+            yield from self.obis(kind, page).values()
 
     def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
         """Yields the obis with id > ``after``, in the order of ids."""

@@ -58,6 +58,7 @@ from archec.catalogue.mongo_server import ABSENT, Document, PagedReader, Shape, 
 from archec.errors import CatalogueError
 from archec.history import History
 from archec.ids import ranges_of
+from archec.paging import batched
 from archec.tist import MAX_TIST
 
 SCHEMA_VERSION = 10
@@ -175,8 +176,7 @@ class MongoCatalogue(Catalogue):
 
     def _forget_unnamed(self, urls: Collection[str]) -> None:
         """Removes the fobis among ``urls`` that were never visited and that no tobi names any more."""
-        rest = iter(sorted(urls))
-        while part := list(islice(rest, _OBI_PAGE)):
+        for part in batched(sorted(urls), _OBI_PAGE):
             needed = set(self._db.refs.distinct("url", {"url": {"$in": part}}))
             needed.update(self._db.visits.distinct("_id", {"_id": {"$in": part}}))
             unnamed = [url for url in part if url not in needed]
@@ -322,7 +322,7 @@ class MongoCatalogue(Catalogue):
         for low, high in ranges_of(host):
             heads = self._pages.by_key("mo", "_id", low[:-1], _PAGE, {"state": 1}, before=high)
             files = (head["_id"] for head in heads if head["_id"] >= low and head.get("state"))
-            while page := list(islice(files, _PAGE)):
+            for page in batched(files, _PAGE):
                 held += len(page)
                 found = self._pages.having("visits", "_id", page, where={"outcome": "gone"})
                 gone += sum(built(Visit, document).when >= since for document in found)

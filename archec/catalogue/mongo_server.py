@@ -7,7 +7,7 @@ Only this module and :mod:`archec.catalogue.mongo` import pymongo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import EllipsisType
 from typing import Any
@@ -29,6 +29,7 @@ from pymongo.uri_parser import parse_uri
 from archec.catalogue.documents import REBUILD
 from archec.catalogue.interface import is_text, redact
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CatalogueRefused, ConfigError, StorageFull
+from archec.paging import paged
 
 Document = dict[str, Any]
 Shape = Mapping[str, tuple[type, ...]]
@@ -231,7 +232,7 @@ class PagedReader:
         def page(start: object) -> list[Document]:
             return self.page(name, {**(where or {}), key: {"$gt": start, **end}}, (key, *then), size, fields)
 
-        return _paged(page, after, lambda document: document[key])
+        return paged(page, after, lambda document: document[key])
 
     def by_pair(
         self,
@@ -262,7 +263,7 @@ class PagedReader:
                 found += self.page(name, {**(where or {}), first: beyond}, pair, size - len(found), fields)
             return found
 
-        return _paged(page, start, lambda document: (document[first], document[second]))
+        return paged(page, start, lambda document: (document[first], document[second]))
 
     def page(
         self,
@@ -292,10 +293,3 @@ class PagedReader:
                     message = f"{self._shown}: a document in {name} is broken: {field}: {value}"
                     raise CatalogueError(message, hint=REBUILD)
         return found
-
-
-def _paged(page: Callable[[Any], list[Document]], start: Any, key: Callable[[Document], Any]) -> Iterator[Document]:
-    found = page(start)
-    while found:
-        yield from found
-        found = page(key(found[-1]))

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note
 from archec.errors import CatalogueError, CatalogueRefused
 from archec.history import History
 from archec.ids import ranges_of
+from archec.paging import batched, paged
 from archec.sqlite import Database, Role
 from archec.tist import MAX_TIST
 
@@ -393,17 +394,13 @@ class SQLiteCatalogue(Database, Catalogue):
     def _having(self, sql: str, values: Iterable[Any], *first: object) -> Iterator[Row]:
         """Yields all rows of a statement that ends in ``IN`` for these values, in no particular order. ``first``: the
         parameters before them."""
-        rest = iter(values)
-        while part := list(islice(rest, _IN)):
+        for part in batched(values, _IN):
             yield from self.fetch(f"{sql} ({_marks(part)})", (*first, *part))
 
     def _paged(self, sql: str, start: Row, key: Callable[[Row], Row]) -> Iterator[Row]:
         """Yields all rows, page by page. ``key`` derives the parameters for the next page from the last row of a
         page."""
-        page = self.fetch(sql, (*start, _PAGE))
-        while page:
-            yield from page
-            page = self.fetch(sql, (*key(page[-1]), _PAGE))
+        return paged(lambda after: self.fetch(sql, (*after, _PAGE)), start, key)
 
 
 def _doc(value: object) -> str:

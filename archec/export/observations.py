@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +38,6 @@ from archec.tist import iso
 from archec.warc.cdxj import prefix
 from archec.warc.records import LOSS, Observation
 
-_CHUNK = 500
 _MAX_HOPS = 64
 _MAX_KNOWN = 1_000_000
 """Maximum number of redirect targets that are remembered so that they are not looked up again."""
@@ -133,17 +131,15 @@ def collect(
     def observe(urls: SortedLines) -> SortedLines:
         """Adds the observations of these URLs. Returns their redirect targets that are not in ``known``."""
         targets = SortedLines(folder)
-        rest = (url.decode("utf-8", "surrogatepass") for url in urls)
-        while chunk := list(islice(rest, _CHUNK)):
-            for fobi in catalogue.obis("fobi", chunk).values():
-                for seen in (*of_fobi(fobi, visits, since), *losses(fobi, since, evidence)):
-                    into.add(line_of(seen))
-                for target in (note.target.encode("utf-8", "surrogatepass") for note in fobi.notes.values()):
-                    key = xxh3_64_intdigest(target)
-                    if target and key not in known:
-                        if len(known) < _MAX_KNOWN:
-                            known.add(key)
-                        targets.add(target)
+        for fobi in catalogue.each("fobi", (url.decode("utf-8", "surrogatepass") for url in urls)):
+            for seen in (*of_fobi(fobi, visits, since), *losses(fobi, since, evidence)):
+                into.add(line_of(seen))
+            for target in (note.target.encode("utf-8", "surrogatepass") for note in fobi.notes.values()):
+                key = xxh3_64_intdigest(target)
+                if target and key not in known:
+                    if len(known) < _MAX_KNOWN:
+                        known.add(key)
+                    targets.add(target)
         return targets
 
     with SortedLines(folder) as mentioned:

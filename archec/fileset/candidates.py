@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 
 from archec.archive.opening import Archive
@@ -15,6 +14,7 @@ from archec.fileset.lookup import key_of
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
 from archec.ids import FilesetId
+from archec.paging import batched
 from archec.store.reader import Reader
 
 _DOIS = (
@@ -58,9 +58,8 @@ def candidates(archive: Archive, registry: Registry, code: str = "") -> Iterator
     known = {one for ingest in catalogue.ingests() for one in _names(ingest, registry)}
     prefix = f"RePEc:{code}:" if code else ""
     tobis = catalogue.tobi_files(prefix, f"RePEc:{code};" if code else "")
-    wanted = (tobi for tobi in tobis if tobi.held)
     with Reader(archive.layout) as reader:
-        while page := list(islice(wanted, _PAGE)):
+        for page in batched((tobi for tobi in tobis if tobi.held), _PAGE):
             obis = catalogue.obis("tobi", [tobi.id for tobi in page])
             for tobi in page:
                 named = dict.fromkeys((*tobi.files, *(_dois(reader, obis[tobi.id]) if tobi.id in obis else ())))

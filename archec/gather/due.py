@@ -26,7 +26,6 @@ LAST_ID = "\U0010ffff"
 """Sorts after every id."""
 _RUNS = 50
 """Number of runs that are searched for a complete one."""
-_PAGE = 5000
 
 
 def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool, deferred: bool = False) -> int:
@@ -79,11 +78,9 @@ def due_files(catalogue: Catalogue, config: FetchConfig, now: int, run: int = MA
 
 def _not_due(catalogue: Catalogue, now: int, beyond: int) -> Iterator[DueFobi]:
     """The files that were refused, except those that are due anyway."""
-    refused = catalogue.with_outcome(_BY_SETTINGS)
-    while page := list(islice(refused, _PAGE)):
-        for fobi in catalogue.obis("fobi", page).values():
-            if now < fobi.due <= beyond:
-                yield DueFobi(fobi.due, fobi.id)
+    for fobi in catalogue.each("fobi", catalogue.with_outcome(_BY_SETTINGS)):
+        if now < fobi.due <= beyond:
+            yield DueFobi(fobi.due, fobi.id)
 
 
 def refusals(config: FetchConfig) -> str:

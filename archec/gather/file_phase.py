@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from msgspec.structs import replace
 
@@ -25,6 +24,7 @@ from archec.gather.spool import Spool
 from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, tags_in, tags_of
 from archec.gather.underway import Active, UnderWay, VisitLog
 from archec.gather.visits import Effect, VisitResult, contradicts, doubtful, visit_for
+from archec.paging import batched
 from archec.text.pool import TextPool
 from archec.units import human_size
 from archec.web.pool import FetchPool
@@ -143,8 +143,7 @@ class FilePhase:
     def take_up(self, hops: Iterable[Hop], texts: TextPool) -> None:
         """Completes the visits whose hops a killed run has left, if that needs no further requests."""
         self._pass = _Pass(texts)
-        hops = iter(hops)
-        while batch := list(islice(hops, _CHUNK)):
+        for batch in batched(hops, _CHUNK):
             fobis = self._catalogue.obis("fobi", [hop.url for hop in batch])
             for hop in batch:
                 fobi = fobis.get(hop.url)

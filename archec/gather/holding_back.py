@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from archec.archive.commit import CommitItem, Commits
@@ -27,6 +26,7 @@ from archec.gather.merging import HeldCounts
 from archec.gather.options import options_of
 from archec.gather.spool import Loss
 from archec.ids import host_of
+from archec.paging import batched
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals
 
@@ -118,8 +118,7 @@ class GoneFiles(Closing):
             held, gone = archive.catalogue.gone_files(host, when - _PERIOD)
             if is_held_back(archive.config, gone, held) and not {host, "all"} & set(accepted):
                 report.held_back[host] = count
-        urls = self._listed(lambda host: host not in report.held_back)
-        while batch := list(islice(urls, _BATCH)):
+        for batch in batched(self._listed(lambda host: host not in report.held_back), _BATCH):
             for fobi in archive.catalogue.obis("fobi", batch).values():
                 loss = loss_of(archive.config, fobi, report.run)
                 if loss is not None:

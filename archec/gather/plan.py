@@ -20,6 +20,7 @@ from archec.config import Config
 from archec.gather.options import RunTime
 from archec.gather.spool import Spool
 from archec.ids import host_of
+from archec.paging import batched
 from archec.web.task import FetchTask
 
 _BATCH = 5000
@@ -31,8 +32,7 @@ _NAMING, _MOST_NAMING = 50, 5000
 def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:
     """Spools the fobis to visit, in order; ``most`` 0 means all. Returns their number."""
     planned = 0
-    ranked = enumerate(islice(due, most or None))
-    while batch := list(islice(ranked, _BATCH)):
+    for batch in batched(enumerate(islice(due, most or None)), _BATCH):
         spool.add_plan((host_of(fobi.id), rank, fobi.id) for rank, fobi in batch)
         planned += len(batch)
     return planned

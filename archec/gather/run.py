@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from archec import __version__
@@ -33,6 +32,7 @@ from archec.gather.options import Environment, Options, run_time
 from archec.gather.plan import make_plan
 from archec.gather.spool import Spool
 from archec.gather.template_phase import TemplatePhase
+from archec.paging import batched
 from archec.progress import SILENT, Meter
 from archec.redif.files import DataSetSource
 from archec.redif.problems import Problem
@@ -300,10 +300,8 @@ class _Named(Commits):
 
 def _unknown(catalogue: Catalogue, urls: SortedLines) -> int:
     """The number of URLs that the catalogue does not know."""
-    number, rest = 0, (url.decode("utf-8", "surrogatepass") for url in urls)
-    while chunk := list(islice(rest, _LOOKED_UP)):
-        number += len(chunk) - len(catalogue.obis("fobi", chunk))
-    return number
+    chunks = batched((url.decode("utf-8", "surrogatepass") for url in urls), _LOOKED_UP)
+    return sum(len(chunk) - len(catalogue.obis("fobi", chunk)) for chunk in chunks)
 
 
 def _remove_empty(folder: Path) -> None:

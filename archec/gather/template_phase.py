@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.spool import Loss, SeenRow
 from archec.gather.writing import Job, WrittenTemplate, writing
 from archec.ids import archive_of
+from archec.paging import batched
 from archec.redif.files import DataSetSource
 from archec.redif.problems import Problem
 from archec.store.durable import open_whole
@@ -188,8 +189,7 @@ class _Merging:
             if self._refused:
                 refused = (ObiState(obi, 0, state or None, None) for obi, state in sorted(self._refused.items()))
                 known = _overlaid(known, refused)
-            cases = merge.cases(self._spool.found(left_out, listing), known)
-            while chunk := list(islice(cases, _CHUNK)):
+            for chunk in batched(merge.cases(self._spool.found(left_out, listing), known), _CHUNK):
                 self._of.meter.at(merge.distinct)
                 jobs = self._decide(chunk, merge)
                 if jobs:
@@ -334,8 +334,7 @@ class _Merging:
         self._report.held_back = {group: item.losses for group, item in record.groups.items()}
         self._report.tobis["held_back"] = sum(self._report.held_back.values())
         self._evidence = self._evidence.with_data_set(self._data_set, (kept, *lists), record)
-        ids = (loss.id for loss in self._spool.losses())
-        while batch := list(islice(ids, _BATCH)):
+        for batch in batched((loss.id for loss in self._spool.losses()), _BATCH):
             for obi in self._obis(batch).values():
                 added = said(obi.claims, self._evidence, self._data_set, None)
                 judgement = judged(obi.id, merged(obi.claims, added), self._evidence)

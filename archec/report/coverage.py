@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 from archec.archive.revision import evidence_of
@@ -19,6 +19,7 @@ from archec.catalogue.documents import FileState, TobiFiles
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.ids import archive_of, item_of, series_of
+from archec.paging import batched
 from archec.progress import SILENT, Meter
 from archec.redif.schema import kind_of
 from archec.workers.pool import Pool
@@ -104,8 +105,7 @@ def coverage(
     row: CoverageRow | None = None  # of the series that is being read
     loose: CoverageRow | None = None  # of the works of its archive that are in no series
     without = CoverageRow("", "")  # of works whose handles have another form, which sort before and after the others
-    rest = _works(catalogue.tobi_files(after, before), meter)
-    while works := list(islice(rest, _TOGETHER)):
+    for works in batched(_works(catalogue.tobi_files(after, before), meter), _TOGETHER):
         states = catalogue.file_states({url for work in works for url in work.files})
         for work in works:
             code, within = archive_of(work.id), series_of(work.id) if item_of(work.id) else ""
