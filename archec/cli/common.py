@@ -28,6 +28,7 @@ from archec.errors import (
     user_name,
 )
 from archec.export.units import UnitSelection, units
+from archec.ids import is_fileset, is_url, parse_fileset, typed
 from archec.store.durable import storage_errors
 from archec.terminal.output import note
 from archec.tist import parse_when
@@ -35,7 +36,7 @@ from archec.units import parse_duration, parse_share, parse_size
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_IDENTIFIERS = ("doi:", "hdl:", "10.")
+_IDENTIFIERS = ("doi:", "hdl:", "info:", "10.")
 
 
 class _Parsed(click.ParamType):  # type: ignore[type-arg]  # it takes one in new versions of click only
@@ -146,19 +147,25 @@ def is_citation(asked: str) -> bool:
 
 
 def find_cited(archive: Archive, asked: str) -> tuple[Obi, int | None]:
-    """An obi by its id, or a fileset by its DOI or handle, and then the tist of the state that this names. Raises
-    :class:`NotHeld` and :class:`BadName`."""
+    """An obi by its id, or a fileset by another of its names (``archec fileset show``), and then the tist of the state
+    that this names. Raises :class:`NotHeld` and :class:`BadName`."""
     from archec.archive.lookup import find  # commands that look nothing up do not need it
 
+    plain, unknown = typed(asked), None
     try:
-        return find(archive.catalogue, asked), None
-    except (NotHeld, BadName):
-        if not is_citation(asked):
+        if not (is_fileset(plain) and parse_fileset(plain).version):
+            return find(archive.catalogue, asked), None
+    except (NotHeld, BadName) as error:
+        unknown = error if is_url(plain) else None
+        if "!/" in plain or not (unknown or is_citation(plain)):
             raise
-        from archec.fileset.lookup import find_fileset  # slow to import, and rarely needed
+    from archec.fileset.lookup import find_fileset  # slow to import, and rarely needed
 
-        held = find_fileset(archive, asked)
-        return held.obi, held.tist
+    try:
+        held = find_fileset(archive, plain)
+    except NotHeld as error:
+        raise unknown or error from error
+    return held.obi, held.tist
 
 
 def warn_if_unknown(catalogue: Catalogue, wanted: UnitSelection) -> None:

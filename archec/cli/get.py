@@ -42,10 +42,10 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
     """Write the bytes of ID as of WHEN.
 
     ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, or of the data set that was ingested by
-    this URL, DOI!/PATH one of a data set. The id of a fileset, or its DOI, stands for its manifest, ID@VERSION for that
-    of this version. Redirects are followed. Prints the tist of the bytes on stderr; for a PATH, that of the bundle or
-    data set. Exits with 7 if nothing was held at that time, and with 6 if the bytes are not those that were noted; FILE
-    is then not written.
+    this URL, DOI!/PATH one of a data set. The id of a fileset, its DOI, or another URL of its page stands for its
+    manifest, ID@VERSION for that of this version. Redirects are followed. Prints the tist of the bytes on stderr; for a
+    PATH, that of the bundle or data set. Exits with 7 if nothing was held at that time, and with 6 if the bytes are not
+    those that were noted; FILE is then not written.
 
     Example: archec get RePEc:smp:wpaper:2024-01 --at 2024-07-01 -o paper.redif
     """
@@ -57,10 +57,6 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
             _get_member(archive, obi, tist, output)
             return
         try:
-            if version:
-                from archec.fileset.lookup import find_fileset  # as below
-
-                tist = find_fileset(archive, obi).tist
             found, cited = find_cited(archive, obi)
         except (NotHeld, BadName):
             if "!/" not in obi:

@@ -241,6 +241,9 @@ def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) 
     dois = (("doi:10.5281/zenodo.8", "8"), ("10.5281/zenodo.6", "9"), ("10.5281/zenodo.6@8", "8"))
     for asked, version in ((name, "9"), (name + "@8", "8"), (name + "@7", "7"), *dois):
         assert json.loads(got(asked).stdout.partition("\n")[0])["version"] == version
+    urls = {f"{platform.url}/record/8": "8", f"{page}@8": "8", f"{platform.url}/api/records/9?x=1": "9"}
+    urls |= {"<https://doi.org/10.5281/zenodo.8>": "8", "info:doi/10.5281/zenodo.6": "9", f" {name}@8 ": "8"}
+    assert {asked: json.loads(got(asked).stdout.partition("\n")[0])["version"] for asked in urls} == urls
     assert all(isinstance(got(asked + "@10").exception, NotHeld) for asked in (name, "10.5281/zenodo.6", page))
     assert isinstance(got(name + "@7", "--at", "2026-01-01").exception, UsageError)
     assert got("10.5281/zenodo.6@8!/new").stdout.encode().startswith(bytes_of("new", 5))
