@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from archec.archive.report import NOT_ASKED, UNANSWERED, RunReport
 from archec.archive.runs import known_run, newest_first, newest_gathering, recounted, run_named
 from archec.catalogue.documents import read
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Kind, Run
+from archec.catalogue.model import DataSet, Kind, Run
 from archec.errors import BadName, CatalogueError, CorruptJournal, NotHeld, UsageError
 from archec.gather.operator import awaiting, find
 from archec.store.journal_reader import journals
@@ -133,8 +133,9 @@ def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
 
 def runs_listed(archive: Archive) -> Iterator[RunView]:
     """All runs as :func:`runs` yields them, with what is said about their data sets."""
-    retracted = {item.run: item.retracted for item in archive.catalogue.data_sets()}
-    return (replace(view, data_set_retracted=retracted.get(view.run, "")) for view in runs(archive))
+    retracted = _retracted(archive.catalogue)
+    for view in runs(archive):
+        yield replace(view, data_set_retracted=_why_retracted(archive.catalogue, retracted, view))
 
 
 def view_of(archive: Archive, name: str) -> RunView:
@@ -146,13 +147,22 @@ def view_of(archive: Archive, name: str) -> RunView:
     if tist is None:
         raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'")
     found = next(runs(archive, before=known_run(archive.catalogue, tist).tist + 1))
-    return replace(found, data_set_retracted=_why_retracted(archive.catalogue, found))
+    why = _why_retracted(archive.catalogue, _retracted(archive.catalogue), found)
+    return replace(found, data_set_retracted=why)
 
 
-def _why_retracted(catalogue: Catalogue, view: RunView) -> str:
-    """Why the data set of a run does not count, empty if it does."""
+def _retracted(catalogue: Catalogue) -> dict[int, list[DataSet]]:
+    """By tist: all data sets of the tists of those that are retracted."""
+    known = catalogue.data_sets()
+    tists = {item.tist for item in known if item.retracted}
+    return {tist: [item for item in known if item.tist == tist] for tist in tists}
+
+
+def _why_retracted(catalogue: Catalogue, retracted: Mapping[int, list[DataSet]], view: RunView) -> str:
+    """Why the data set of a run does not count, empty if it does. Several runs may have read it."""
     with suppress(NotHeld, UsageError):
-        return find(catalogue, catalogue.data_sets(), str(view.run)).retracted
+        if view.data_set in retracted:
+            return find(catalogue, retracted[view.data_set], str(view.run)).retracted
     return ""
 
 

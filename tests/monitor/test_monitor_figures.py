@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import re
+import tarfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -155,3 +156,18 @@ def test_the_list_of_runs_says_what_was_retracted(memory_folder: Callable[[], Pa
         f"the data set of run {wrong} is retracted: 1 template changed", "not ours"
     )  # fmt: skip
     assert "its data set does not count: not ours" in archec_inline(config, "runs").out.decode()
+
+
+def test_a_data_set_that_was_read_twice_is_retracted_for_both_runs(memory_folder: Callable[[], Path]) -> None:
+    config = make(memory_folder() / "a")
+    write_papers(config, ["http://h/x"])
+    paths = [config.base / f"RePEc_2010-01-0{day}.tar" for day in (1, 1, 2)]
+    for path in paths:
+        with tarfile.open(path, "w") as tar:
+            tar.add(config.data_path, "RePEc")
+        assert archec_inline(config, "gather", "--no-fetch", "-f", path).code == 0
+    third, second, first = (row["run"] for row in told(config, "runs"))
+    assert archec_inline(config, "retract", first, "--reason", "not ours").code == 0
+    listed = {row["run"]: row["data_set_retracted"] for row in told(config, "runs")[1:]}
+    assert listed == {third: "", second: "not ours", first: "not ours"}
+    assert [told(config, "runs", row)[0]["data_set_retracted"] for row in listed] == ["", "not ours", "not ours"]
