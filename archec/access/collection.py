@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -94,15 +94,16 @@ class Lookup:
             return iter(())
         return apply(self.viewer.visible(await step.rows(query, self.errors)), query)
 
-    async def rows(self, query: Query) -> Iterator[Row]:
-        """Returns the rows that match a query, from the first step that has any."""
+    async def rows(self, query: Query, of_step: Callable[[Iterator[Row]], Iterator[Row]] = iter) -> Iterator[Row]:
+        """Returns the rows that match a query, from the first step that has any. ``of_step`` selects among those of a
+        step."""
         *others, last = self.collection.steps
         for step in others:
-            rows = await self.rows_of(step, query)
-            first = await first_of(rows, query)
+            rows = of_step(await self.rows_of(step, query))
+            first = await (first_of(rows, query) if of_step is iter else to_thread.run_sync(next, rows, None))
             if first is not None:
                 return chain([first], rows)
-        return await self.rows_of(last, query)
+        return of_step(await self.rows_of(last, query))
 
     async def first(self, query: Query) -> Row | None:
         return next(await self.rows(replace(query, limit=1)), None)

@@ -17,7 +17,7 @@ from archec.access.query import Filter, Query, joined, key_of, uri_of
 from archec.access.remote import Cache, Fetched, UrlTemplate, Web, escaped, fetch
 from archec.access.rows import Row, RowOrigin, any_row, made_row
 from archec.access.sources import LEFT_OUT, AskedSource, Errors, ServerSource, in_time
-from archec.access.stamps import from_http_date, http_date, now_stamp
+from archec.access.stamps import from_http_date, http_date, last_moment, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
 from archec.ids import without_userinfo
@@ -33,6 +33,8 @@ _MAX_OTHERS = 1000
 """Maximum number of lines in a row that are no rows."""
 _SMALL = 1 << 16
 """Size in bytes up to which parsing an answer is faster than switching to a thread."""
+_IA_FIELDS = ("timestamp", "url", "mime", "status", "digest", "length")
+"""Fields that mean the same on all servers. Keys do not: each server makes its own."""
 _IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
 
 
@@ -128,13 +130,17 @@ class CdxSource(RemoteSource):
         stated = {"url": query.url, "closest": query.closest, "timestamp": query.closest}
         url = self._api_url.filled({**take.first, **named, **stated})
         is_sorted = query.closest or (query.order == "reverse" and not is_ia)
-        texts = [_ia_filter(one) if is_ia else one.text for one in query.filters]
-        pushed = all(texts) and query.order == query.source_order and not (is_ia and query.order == "reverse")
+        resolves = query.resolve_revisits  # before all others, among rows of all times
+        since, until = ("", "") if resolves else (query.since, query.until)
+        filters = () if resolves else query.filters
+        texts = [_ia_filter(one) if is_ia else _pywb_filter(one) for one in filters]
+        is_final = not resolves and query.collapse_time < 0 and query.order == query.source_order
+        pushed = is_final and all(texts) and not (is_ia and query.order == "reverse")
         more = [
             ("matchType", "" if query.match == "exact" else query.match),
             ("sort", query.order if is_sorted else ""),
-            ("from", take.one("from", "from_ts")),
-            ("to", take.one("to")),
+            ("from", since and _whole_parts(take.one("from", "from_ts"), since)),
+            ("to", until and _whole_parts(take.one("to"), last_moment(until[:14]))),
             *(("filter", text) for text in texts),
             ("limit", str(query.limit or "") if query.may_push_limit and pushed else ""),
         ]
@@ -173,7 +179,8 @@ class MementoSource(RemoteSource):
         return ()
 
     async def _rows(self, query: Query) -> Iterator[Row]:
-        by_gate = bool(query.closest and self._config.timegate_url)
+        in_interval = self._config.timemap_url and (query.since or query.until)  # a TimeGate names few mementos
+        by_gate = bool(query.closest and self._config.timegate_url and not in_interval)
         named = self._named_values(query)
         key = (query.url, query.closest if by_gate else "", *named.items())
         rows = self._cache.get(key)
@@ -304,10 +311,26 @@ def _with_our_key(row: Row) -> Row | None:
     return made_row(key, row.timestamp, row.fields, row.origin)
 
 
+def _whole_parts(given: str, padded: str) -> str:
+    """A shortened timestamp, or the padded one if it ends within a part: servers pad that in different ways."""
+    return padded if len(given) % 2 else given
+
+
+def _pywb_filter(one: Filter) -> str:
+    """A filter in the dialect of pywb. "" if its field has another value or meaning there."""
+    if not one.field:
+        return one.text
+    if one.field not in (*_IA_FIELDS, "offset", "filename"):
+        return ""
+    mark = "!" if one.inverted else ""
+    kind = one.text.removeprefix("!")[0]
+    return f"{mark}{kind if kind in '=~' else ''}{one.field}:{one.text.partition(':')[2]}"
+
+
 def _ia_filter(one: Filter) -> str:
     """A filter in the dialect of the Internet Archive, whose patterns match whole values. "" if it cannot be
     expressed."""
-    if not one.field or not one.text:
+    if one.field not in _IA_FIELDS:
         return ""
     text = one.text.removeprefix("!")
     value = text.partition(":")[2]

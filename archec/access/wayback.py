@@ -69,6 +69,9 @@ class Wanted:
         """The names of all values of a row. Counters among ``fields`` have their place there, others are the last."""
         return [*self.fields, *(name for name in self.counters if name not in self.fields)]
 
+    def passes(self, row: Row) -> bool:
+        return all(holds(row) for holds in self.filters)
+
 
 def parse(take: Arguments, accept_encoding: str) -> tuple[Query, Wanted]:
     """Validates the parameters. Raises UsageError."""
@@ -149,23 +152,29 @@ async def answer_wayback(exchange: Exchange, lookup: Lookup) -> Response:
         query = replace(query, range=query.range._replace(start=max(query.range.start, start)))
     if wanted.resolve:
         whole = replace(query, order="ascending", closest="", since="", until="")
-        rows = await lookup.rows(whole)
-        # per URL, so that a part of a result is the same as in the whole
-        of_urls = groupby(rows, key=lambda row: row.urlkey)
-        rows = chain.from_iterable(resolve_revisits(captures, add=True) for _, captures in of_urls)
-        rows = within(rows, query.since, query.until)
-        if query.order == "ascending":
-            rows = dropwhile(lambda row: row.line < line, rows)
-        else:
-            rows = sort_rows(rows, query)
+        rows = await lookup.rows(whole, lambda rows: _from_first(_resolved(rows, query, line), wanted))
     else:
-        rows = await lookup.rows(query)
+        rows = await lookup.rows(query, lambda rows: _from_first(rows, wanted))
     chunks = chunked(_parts(rows, wanted))
     first = await to_thread.run_sync(next, chunks, b"")
     if first in (b"", _NO_ROWS):
         lookup.viewer.check_empty()
     made = answer(200, b"", media_type, errors_of(lookup.errors))
     return BodyResponse(made, -1, in_thread(chunks, lookup.errors), head=first, packed=wanted.gzip)
+
+
+def _resolved(rows: Iterator[Row], query: Query, line: bytes) -> Iterator[Row]:
+    """The rows of a query from ``line`` on, with revisits resolved. ``rows`` are those of all times, ascending."""
+    # per URL, so that a part of a result is the same as in the whole
+    of_urls = groupby(rows, key=lambda row: row.urlkey)
+    resolved = chain.from_iterable(resolve_revisits(captures, add=True) for _, captures in of_urls)
+    rows = within(resolved, query.since, query.until)
+    return dropwhile(lambda row: row.line < line, rows) if query.order == "ascending" else sort_rows(rows, query)
+
+
+def _from_first(rows: Iterator[Row], wanted: Wanted) -> Iterator[Row]:
+    """The rows from the first that passes the filters on."""
+    return dropwhile(lambda row: not wanted.passes(row), rows) if wanted.filters else rows
 
 
 def _parts(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
@@ -247,7 +256,7 @@ def _skipper(wanted: Wanted) -> Callable[[Row], bool]:
     values: list[str | None] = [None] * len(wanted.collapse)
 
     def is_skipped(row: Row) -> bool:
-        if not all(holds(row) for holds in wanted.filters):
+        if not wanted.passes(row):
             return True
         for number, (name, digits) in enumerate(wanted.collapse):
             value = _value(row, name)[:digits]

@@ -57,6 +57,7 @@ collections:
   group: {index_group: {a: a.cdxj, m: many.cdxj}}
   again: again.cdxj
   twice: {index_group: {one: a.cdxj, two: a.cdxj}}
+  seq: {sequence: [again.cdxj, a.cdxj]}
   fed: ./fed
 """,
     )
@@ -133,6 +134,13 @@ def test_revisits_get_type_and_status_of_their_original(get: httpx.Client) -> No
     assert values("showDupeCount=true") == counted
     query = "url=a.org*&collection=again&resolveRevisits=true&limit=1"
     assert [one.split(" ")[3:5] for one in resumed(get, query)] == [row[1:] for row in whole]
+
+
+def test_a_sequence_falls_through_where_filters_or_times_leave_nothing(get: httpx.Client) -> None:
+    assert {one[5] for one in lines(get, "collection=seq")} == {"A", "B"}
+    for query in ("filter=original:.*&filter=mimetype:text/.*&filter=statuscode:200", "resolveRevisits=true&from=2016"):
+        assert [one[1] for one in lines(get, f"collection=seq&{query}")][-1] == S[3], query
+    assert lines(get, "collection=seq&offset=9") == []
 
 
 def resumed(get: httpx.Client, query: str) -> list[str]:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from access_support import WRITER, client, configured, give_tokens, rows, serving, write_index
+from access_support import WRITER, client, configured, give_tokens, line, rows, serving, write_index
 from remote_archives import STAMPS, Archives, U, archives
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
@@ -148,6 +148,43 @@ def test_queries_go_on_to_those_who_understand_them(there: Archives, get: httpx.
     assert "limit" not in backwards
     assert [row["timestamp"] for row in found(get, "ia", "sort=reverse&limit=1")] == [STAMPS[1]]
     assert [row["timestamp"] for row in found(get, "pywb", "closest=2015&collapseTime=3")] == [STAMPS[0]]
+
+
+def test_an_index_before_another_gives_its_rows(tmp_path: Path) -> None:
+    given = [
+        line(U, "20140228000000", mime="warc/revisit", status="-", digest="A"),
+        line(U, "20130101000000", digest="A", length="404"),
+        line(U, "20141001000000", status="404"),
+        line(U, "20141101000000", status="404", length="200"),
+        line("http://example.org/a", "20150101000000", digest="A"),
+    ]
+    write_index(tmp_path / "there" / "a.cdxj", given)
+    behind = configured(tmp_path / "there", "collections: {a: a.cdxj}\naccess: {open: metadata}")
+    queries = (
+        "resolveRevisits=1&filter==status:200", "resolveRevisits=1&from=2014", "filter=s:404", "filter=source:a",
+        "filter==mimetype:text/html", "filter=!source-coll:a", "collapseTime=4&limit=2", "limit=2",
+        "collapseTime=4&closest=2013&limit=2", "to=20141", "from=20141", "to=2014022", "closest=2013&from=201411",
+        "filter=!~digest:A&limit=1",
+    )  # fmt: skip
+    with serving(behind) as there:
+        front = configured(
+            tmp_path,
+            f"""
+collections:
+  a: cdx+{there}/a/cdx
+  ia: cdx+{there}/cdx/search/cdx
+  mem: memento+{there}/a/
+access: {{open: metadata}}
+""",
+        )
+        with serving(front) as here, client(here, "") as get, client(there, "") as own:
+            for query in queries:
+                asked = f"index?url={U}&output=text&fl=urlkey,timestamp,url,status,digest,length&{query}"
+                assert get.get(f"/a/{asked}").text == own.get(f"/a/{asked}").text, query
+            table = "/cdx/search/cdx?url=example.org/*&resolveRevisits=true&from=2014&fl=timestamp,mimetype,length"
+            assert get.get(f"{table}&collection=ia").text == own.get(table).text
+            in_time = f"index?url={U}&fl=timestamp&output=text&closest=20130101&from=20140101&to=20140301"
+            assert get.get(f"/mem/{in_time}").text == "20140228000000\n"
 
 
 def test_a_memento_of_another_archive_keeps_its_etag(get: httpx.Client) -> None:
