@@ -18,7 +18,7 @@ from archec.access.remote import Web
 from archec.access.remote_indexes import CdxSource, LiveSource, MementoSource
 from archec.access.remote_records import RangeReader, ReplayLoader
 from archec.access.sources import AskedSource, LocalSource
-from archec.access.wacz import WaczResolver, WaczSource, remove_abandoned
+from archec.access.wacz import WaczResolver, WaczSource
 from archec.access.warcindex import index_path
 from archec.archive.opening import Archive, opened
 from archec.config import DEFAULT_FILE, CollectionConfig, Config, ResourceConfig, SourceConfig, StepConfig, load
@@ -31,7 +31,6 @@ _log = logging.getLogger("archec.access")
 def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCapability]:
     """Yields the access layer of a configuration. ``archive`` is the configuration's own archive, if there is one.
     Raises ConfigError."""
-    remove_abandoned()
     with ExitStack() as stack:
         builder = Builder(config, archive, stack)
         collections = builder.collections(config.collections)

@@ -5,7 +5,6 @@ The sizes in a zip file are not trusted: its directory, which is read into memor
 
 from __future__ import annotations
 
-import fcntl
 import io
 import lzma
 import os
@@ -13,11 +12,10 @@ import shutil
 import struct
 import tempfile
 import threading
-import time
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 from archec.access.errors import MayBlock, SourceFailed
@@ -27,16 +25,17 @@ from archec.access.loading import WarcPlace
 from archec.access.query import Query
 from archec.access.rows import Row
 from archec.access.sources import Errors
+from archec.archive.opening import temporary_folder
+from archec.errors import StorageFailed
 
 _INDEXES = "indexes/"
 _ARCHIVE = "archive/"
 _FAULTS = (
     OSError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError, OverflowError, struct.error, zlib.error,
-    lzma.LZMAError,
+    lzma.LZMAError, StorageFailed,
 )  # fmt: skip
 _PACKED = -1
 _PREFIX = "archec-wacz-"
-_HOUR = 3600
 _MAX_DIRECTORY = 16 << 20
 """Maximum size in bytes of the directory of a zip file: about 100,000 files."""
 
@@ -86,7 +85,8 @@ class WaczSource(FileSource):
 
     def _extract(self) -> None:
         self.close()
-        root, folders = self._extracted.enter_context(_own_folder()), dict[str, Path]()
+        root = self._extracted.enter_context(temporary_folder(Path(tempfile.gettempdir()), _PREFIX))
+        folders: dict[str, Path] = {}
         with _LimitedReads(self._wacz) as wacz, zipfile.ZipFile(wacz) as packed:
             entries = [one for one in packed.infolist() if one.filename.startswith(_INDEXES)]
             entries = [one for one in entries if one.filename.endswith((*ENDINGS, *SUMMARIES))]
@@ -99,32 +99,6 @@ class WaczSource(FileSource):
                 with packed.open(entry) as inner, open(folder / name, "wb") as out:
                     shutil.copyfileobj(inner, out, 1 << 20)
         self._folders = [FileSource(self.name, "wacz", one, self._wacz) for one in folders.values() or [root]]
-
-
-def remove_abandoned() -> None:
-    """Removes the temporary directories of processes that were killed: those that are an hour old and not locked."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError), _locked(path) as status:
-            if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _HOUR:
-                shutil.rmtree(path)
-
-
-@contextmanager
-def _own_folder() -> Iterator[Path]:
-    """Yields a temporary directory, which is locked."""
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, _locked(Path(name), fcntl.LOCK_EX):
-        yield Path(name)
-
-
-@contextmanager
-def _locked(folder: Path, how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> Iterator[os.stat_result]:
-    """Locks a directory. Raises OSError if another process has done so, unless ``how`` waits for it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, how)
-        yield os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class WaczResolver:

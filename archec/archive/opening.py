@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from archec.archive.recovery import catch_up, is_behind, refuse_newer
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
+from archec.errors import StorageFailed
 from archec.progress import SILENT, Meter
 from archec.sqlite import is_full, unwritable
 from archec.store.durable import open_directory, storage_errors
@@ -21,7 +23,7 @@ from archec.store.journal_writer import tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import holder, run_lock
 
-_SCRATCH = "scratch-"
+_SCRATCH = "archec-scratch-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +60,31 @@ def scratch_space(config: Config) -> Path:
 
 @contextmanager
 def scratch_folder(config: Config) -> Iterator[Path]:
-    """Creates a directory for scratch files, which is removed at the end of the block. Those of killed processes are
-    removed when no other process uses one."""
+    """Creates a directory for scratch files, which is removed at the end of the block."""
     parent = scratch_space(config)
     with ExitStack() as stack:
         with storage_errors(parent):
             parent.mkdir(parents=True, exist_ok=True)
-            if parent == config.work_path:
-                lock = stack.enter_context(open_directory(parent))
-                with suppress(OSError):  # held by others, or on a file system that locks no directory exclusively
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    for left in parent.glob(f"{_SCRATCH}*"):
-                        shutil.rmtree(left, ignore_errors=True)
-                fcntl.flock(lock, fcntl.LOCK_SH)
-            folder = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=parent, ignore_cleanup_errors=True)
-            )
-        yield Path(folder)
+            folder = stack.enter_context(temporary_folder(parent, _SCRATCH))
+        yield folder
+
+
+@contextmanager
+def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Creates a directory, which is removed at the end of the block. It is locked, so that those of killed processes
+    can be told from it: they are removed first."""
+    for left in parent.glob(f"{prefix}*"):
+        with suppress(OSError, StorageFailed), open_directory(left) as lock:
+            # Refused for one in use, and for all on a file system that locks no directory exclusively.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if left.stat().st_uid == os.geteuid() and any(left.iterdir()):  # an empty one may not be locked yet
+                shutil.rmtree(left, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as name,
+        open_directory(name) as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield Path(name)
 
 
 @contextmanager
