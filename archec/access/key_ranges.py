@@ -22,6 +22,7 @@ from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
 from archec.ids import handle_in, is_url, target_uri, urlkey
+from archec.paging import paged
 from archec.store.sorting import SortedLines as Sorter
 
 _PAGE = 1000
@@ -159,6 +160,4 @@ def _origins(catalogue: Catalogue) -> Iterator[str]:
 
 
 def _ids(catalogue: Catalogue, kind: Kind, low: str, high: str) -> Iterator[str]:
-    while page := catalogue.ids(kind, low, high, _PAGE):
-        yield from page
-        low = page[-1] + "\0"
+    return paged(lambda after: catalogue.ids(kind, after, high, _PAGE), low, lambda obi: obi + "\0")

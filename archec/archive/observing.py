@@ -11,7 +11,7 @@ from archec.catalogue.model import Obi
 from archec.ids import target_uri
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
-from archec.warc import records
+from archec.warc import cdxj, records
 from archec.warc.records import Contents, Observation, RecordKind
 from archec.web.headers import TLS_FIELD
 
@@ -75,13 +75,9 @@ def index_fields(seen: Observation) -> dict[str, Any]:
 
 
 def mime_of(seen: Observation) -> str:
-    """The media type for the index."""
-    if seen.kind == "revisit":
-        return "warc/revisit"
-    if seen.kind == "resource":
-        return records.media_type(seen.type) or "application/octet-stream"
-    declared = next((value for name, value in seen.headers if name.lower() == "content-type"), "")
-    return records.media_type(declared.partition(";")[0].strip()) or records.media_type(seen.type) or "unk"
+    """The media type for the index: that of the contents if none was declared."""
+    declared = cdxj.mime_of(seen)
+    return declared if declared != "unk" else records.media_type(seen.type) or declared
 
 
 def _kind(url: str, target: str) -> RecordKind:

@@ -91,7 +91,7 @@ def _extracted(config: Config, path: Path, head: bytes) -> str:
     from archec.text.sniff import sniff
 
     with TextPool(config.text) as pool:
-        pool.submit(str(path), str(path.absolute()), sniff(head))
+        pool.extract(str(path), str(path.absolute()), sniff(head))
         while not (done := pool.collect(_PATIENCE)) and pool.pending:
             continue
     if not done or done[0].md5 is None:

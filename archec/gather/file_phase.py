@@ -320,7 +320,7 @@ class FilePhase:
         if version is None and self._pass.texts.wants(kind, hop.size):
             self._under_way.extract(active, result)
             path, declared_kind = self._bodies.path(hop), declared(kind, hop.content_type)
-            self._pass.texts.submit(hop.url, path, declared_kind, hop.header("content-encoding"))
+            self._pass.texts.extract(hop.url, path, declared_kind, hop.header("content-encoding"))
             return
         self._finish(active, result)
 

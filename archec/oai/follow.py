@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 from xxhash import xxh3_64_hexdigest
 
@@ -25,6 +26,7 @@ from archec.errors import CatalogueError
 from archec.oai.index import END_OF_TIME, ITEM_KINDS, Cursor, Index, IndexEntry, IndexState, ListQuery, SortKey
 from archec.oai.items import index_entry, known_obis
 from archec.oai.sets import SetRules
+from archec.paging import batched, paged
 
 _log = logging.getLogger("archec.oai")
 
@@ -94,14 +96,12 @@ class Follower:
 
     def _changed(self, kind: Kind, cursor: Cursor, last: int) -> Iterator[list[Obi]]:
         """Yields chunks of changes after ``cursor``, up to the stamp ``last``."""
-        while True:
-            found = self._catalogue.changed(kind, cursor.stamp, cursor.id, self._chunk)
-            chunk = [obi for obi in found if obi.stamp <= last]
-            if chunk:
-                cursor = Cursor(chunk[-1].stamp, chunk[-1].id)
-                yield chunk
-            if len(chunk) < self._chunk:
-                return
+        found = paged(
+            lambda after: self._catalogue.changed(kind, after.stamp, after.id, self._chunk),
+            cursor,
+            lambda obi: Cursor(obi.stamp, obi.id),
+        )
+        return batched(takewhile(lambda obi: obi.stamp <= last, found), self._chunk)
 
     def _check_archive(self, state: IndexState, goal: Position) -> IndexState:
         """Returns ``state`` with the archive of the catalogue. Raises :class:`CatalogueError` if it is another one."""

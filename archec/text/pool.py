@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from archec.closing import Closing
 from archec.config import TextConfig
 from archec.text.checksum import REASONS, TextDone, TextResult, TextTask
 from archec.text.sniff import POSTSCRIPT, bare_type, ghostscript, has_text
@@ -15,8 +14,8 @@ from archec.workers.pool import Done, Pool
 _EXTRACTOR = "archec.text.extract:extractor"
 
 
-class TextPool(Closing):
-    """Takes files by ``submit`` and returns results by ``collect``, in any order. A context manager, for one thread.
+class TextPool(Pool[TextTask, TextResult]):
+    """Takes files by ``extract`` and returns results by ``collect``, in any order. A context manager, for one thread.
 
     Leaving the context kills the workers; results that were not collected are lost. ``function`` replaces
     :func:`archec.text.extract.extractor` in tests.
@@ -24,7 +23,7 @@ class TextPool(Closing):
 
     def __init__(self, config: TextConfig, function: str = _EXTRACTOR, *, silence: float = 60.0) -> None:
         self._config = config
-        self._pool: Pool[TextTask, TextResult] = Pool(
+        super().__init__(
             function,
             (config.max_size, config.timeout),
             TextResult,
@@ -33,36 +32,22 @@ class TextPool(Closing):
             silence=silence,
         )
 
-    @property
-    def pending(self) -> int:
-        """Files submitted whose results have not been collected."""
-        return self._pool.pending
-
-    @property
-    def pids(self) -> list[int]:
-        """The process ids of the running workers."""
-        return self._pool.pids
-
     def wants(self, media_type: str, size: int) -> bool:
         """Whether a file of this type (from ``sniff``) and size can have a text checksum."""
         if not (self._config.enabled and 0 < size <= self._config.max_size and has_text(media_type)):
             return False
         return bare_type(media_type) != POSTSCRIPT or self._postscript
 
-    def submit(self, key: str, path: str, media_type: str, content_encoding: str = "") -> None:
+    def extract(self, key: str, path: str, media_type: str, content_encoding: str = "") -> None:
         """Queues a file for which ``wants`` is true. Returns immediately."""
-        self._pool.submit(TextTask(key, Path(path), media_type, content_encoding))
+        self.submit(TextTask(key, Path(path), media_type, content_encoding))
 
     def collect(self, timeout: float = 0.0) -> list[TextDone]:
         """Returns the available results. Waits up to ``timeout`` seconds for the first one, unless nothing is pending.
         """
         if timeout:
-            self._pool.wait(timeout)
-        return [_text_done(done) for done in self._pool.results()]
-
-    def close(self) -> None:
-        """Kills all workers. May be called twice."""
-        self._pool.close()
+            self.wait(timeout)
+        return [_text_done(done) for done in self.results()]
 
     @cached_property
     def _postscript(self) -> bool:

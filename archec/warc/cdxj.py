@@ -50,7 +50,7 @@ def prefix(uri: str, tist: int) -> bytes:
 def index_line(prefix: bytes, seen: Observation, digest: str, offset: int, length: int, filename: str) -> bytes:
     """The index line of a record whose gzip member has ``length`` bytes at ``offset`` in a file."""
     value = {
-        "mime": _mime(seen),
+        "mime": mime_of(seen),
         **({"status": str(http_status(seen))} if seen.kind in ("response", "redirect") else {}),
         "digest": digest,
         "length": str(length),
@@ -76,7 +76,8 @@ def read_index(file: BinaryIO, name: str) -> Iterator[IndexLine]:
         yield IndexLine(line, match[1], match[2])
 
 
-def _mime(seen: Observation) -> str:
+def mime_of(seen: Observation) -> str:
+    """The media type for an index, as cdxj-indexer gives it."""
     if seen.kind == "revisit":
         return _REVISIT
     if seen.kind == "metadata":

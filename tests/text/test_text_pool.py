@@ -64,12 +64,12 @@ def collect_all(pool: TextPool) -> dict[str, TextDone]:
 
 def test_real_files_of_every_kind(put: Put) -> None:
     with TextPool(config(workers=2)) as pool:
-        pool.submit("pdf", put("a", write_pdf(["A paper"])), PDF, "")
-        pool.submit("html", put("b", "<!DOCTYPE html><p>A page"), HTML, "")
-        pool.submit("plain", put("c", "A text"), PLAIN, "")
-        pool.submit("packed", put("d", gzip.compress(b"A text")), PLAIN, "gzip")
-        pool.submit("scan", put("e", write_pdf([""])), PDF, "")
-        pool.submit("absent", "/absent\n\u2013\udc80", PLAIN, "")
+        pool.extract("pdf", put("a", write_pdf(["A paper"])), PDF, "")
+        pool.extract("html", put("b", "<!DOCTYPE html><p>A page"), HTML, "")
+        pool.extract("plain", put("c", "A text"), PLAIN, "")
+        pool.extract("packed", put("d", gzip.compress(b"A text")), PLAIN, "gzip")
+        pool.extract("scan", put("e", write_pdf([""])), PDF, "")
+        pool.extract("absent", "/absent\n\u2013\udc80", PLAIN, "")
         assert pool.pending == 6
         done = collect_all(pool)
         assert pool.collect(5.0) == []
@@ -86,16 +86,16 @@ def test_real_files_of_every_kind(put: Put) -> None:
 def test_many_small_files_over_two_workers(put: Put, tmp_path: Path) -> None:
     with TextPool(config(workers=2)) as pool:
         for number in range(1500):
-            pool.submit(f"k{number}", put(f"f{number}", f"text {number}"), PLAIN, "")
+            pool.extract(f"k{number}", put(f"f{number}", f"text {number}"), PLAIN, "")
         done = collect_all(pool)
     assert done == {f"k{number}": TextDone(f"k{number}", md5(f"text {number}"), "") for number in range(1500)}
 
 
 def test_names_that_fill_the_pipe(put: Put) -> None:
     with TextPool(config(timeout=2.0), "text_hooks:obeying") as pool:
-        pool.submit("hang", put("a", "hang"), PLAIN, "")
+        pool.extract("hang", put("a", "hang"), PLAIN, "")
         for number in range(400):
-            pool.submit(str(number), "/absent" + "/x" * 1900, PLAIN, "")
+            pool.extract(str(number), "/absent" + "/x" * 1900, PLAIN, "")
         done = collect_all(pool)
     assert done.pop("hang").reason == "timeout"
     assert {one.reason for one in done.values()} == {"damaged"}
@@ -124,12 +124,12 @@ def test_an_unused_pool_starts_nothing_and_closes_twice() -> None:
     pool.close()
     pool.close()
     with pytest.raises(ValueError, match="closed"):
-        pool.submit("a", "/a", PLAIN, "")
+        pool.extract("a", "/a", PLAIN, "")
 
 
 def test_too_large_a_file_is_never_opened(put: Put) -> None:
     with TextPool(config(max_size=10)) as pool:
-        pool.submit("a", put("a", "12345678901"), PLAIN, "")
+        pool.extract("a", put("a", "12345678901"), PLAIN, "")
         assert collect_all(pool)["a"].reason == "too-large"
 
 
@@ -145,10 +145,10 @@ def spoil(put: Put, order: str, reason: str, **changes: object) -> None:
     """One file does ``order``; it gets ``reason``, and its neighbours get their results."""
     with TextPool(config(**changes), "text_hooks:obeying") as pool:
         for number in range(6):
-            pool.submit(f"before{number}", put(f"b{number}", f"b{number}"), PLAIN, "")
-        pool.submit("bad", put("bad", order), PLAIN, "")
+            pool.extract(f"before{number}", put(f"b{number}", f"b{number}"), PLAIN, "")
+        pool.extract("bad", put("bad", order), PLAIN, "")
         for number in range(6):
-            pool.submit(f"after{number}", put(f"a{number}", f"a{number}"), PLAIN, "")
+            pool.extract(f"after{number}", put(f"a{number}", f"a{number}"), PLAIN, "")
         done = collect_all(pool)
         pids = pool.pids
     bad = done.pop("bad")
@@ -183,14 +183,14 @@ def test_a_bad_file_costs_itself_only(put: Put, order: str, reason: str, changes
 @pytest.mark.parametrize("order", ["print", "interrupt"])
 def test_noise_and_interrupts_change_nothing(put: Put, order: str) -> None:
     with TextPool(CONFIG, "text_hooks:obeying") as pool:
-        pool.submit("a", put("a", order), PLAIN, "")
+        pool.extract("a", put("a", order), PLAIN, "")
         assert collect_all(pool)["a"].md5 == md5(order)
 
 
 def test_a_stopped_worker_holds_up_nothing_for_ever(put: Put) -> None:
     with TextPool(CONFIG, "text_hooks:obeying", silence=1.0) as pool:
-        pool.submit("stopped", put("a", "stop"), PLAIN, "")
-        pool.submit("next", put("b", "b"), PLAIN, "")
+        pool.extract("stopped", put("a", "stop"), PLAIN, "")
+        pool.extract("next", put("b", "b"), PLAIN, "")
         done = collect_all(pool)
     assert done["stopped"].reason == "internal"
     assert done["next"].md5 == md5("b")
@@ -200,7 +200,7 @@ def test_many_bad_files(put: Put) -> None:
     orders = ["segfault", "fine", "leave", "eat", "fine", "segfault", "segfault", "raise", "fine"]
     with TextPool(config(workers=2), "text_hooks:obeying") as pool:
         for number, order in enumerate(orders):
-            pool.submit(str(number), put(f"f{number}", f"{order} {number}"), PLAIN, "")
+            pool.extract(str(number), put(f"f{number}", f"{order} {number}"), PLAIN, "")
         done = collect_all(pool)
     expected = {"segfault": "crashed", "leave": "crashed", "eat": "memory", "raise": "damaged", "fine": ""}
     assert [done[str(number)].reason for number in range(len(orders))] == [expected[order] for order in orders]
@@ -209,8 +209,8 @@ def test_many_bad_files(put: Put) -> None:
 def test_killed_from_outside(put: Put, tmp_path: Path) -> None:
     note = tmp_path / "note"
     with TextPool(CONFIG, "text_hooks:obeying") as pool:
-        pool.submit("killed", put("a", f"note {note}"), PLAIN, "")
-        pool.submit("next", put("b", "b"), PLAIN, "")
+        pool.extract("killed", put("a", f"note {note}"), PLAIN, "")
+        pool.extract("next", put("b", "b"), PLAIN, "")
         until = time.monotonic() + ENOUGH
         while not note.exists() or not note.read_text().endswith("\n"):
             assert time.monotonic() < until
@@ -224,7 +224,7 @@ def test_killed_from_outside(put: Put, tmp_path: Path) -> None:
 def test_killed_while_idle(put: Put) -> None:
     with TextPool(CONFIG) as pool:
         for _ in range(3):
-            pool.submit("a", put("a", "text"), PLAIN, "")
+            pool.extract("a", put("a", "text"), PLAIN, "")
             assert collect_all(pool)["a"].md5 == md5("text")
             os.kill(pool.pids[0], signal.SIGKILL)
 
@@ -232,10 +232,10 @@ def test_killed_while_idle(put: Put) -> None:
 def test_results_wait_while_the_run_is_busy(put: Put) -> None:
     """A deadline is not held against files that were done while nobody collected."""
     with TextPool(config(timeout=1.0), "text_hooks:obeying") as pool:
-        pool.submit("first", put("a", "a"), PLAIN, "")
+        pool.extract("first", put("a", "a"), PLAIN, "")
         collect_all(pool)
         for number in range(20):
-            pool.submit(str(number), put(f"f{number}", "x"), PLAIN, "")
+            pool.extract(str(number), put(f"f{number}", "x"), PLAIN, "")
         pool.collect(0.0)
         time.sleep(1.5)
         done = collect_all(pool)
@@ -244,14 +244,14 @@ def test_results_wait_while_the_run_is_busy(put: Put) -> None:
 
 def test_answers_that_the_pool_does_not_know_are_crashes(put: Put) -> None:
     with TextPool(CONFIG, "text_hooks:unknown") as pool:
-        pool.submit("a", put("a", "a"), PLAIN, "")
+        pool.extract("a", put("a", "a"), PLAIN, "")
         assert collect_all(pool)["a"].reason == "crashed"
 
 
 def test_leaving_in_the_middle_leaves_no_process(put: Put) -> None:
     with TextPool(config(workers=2), "text_hooks:obeying") as pool:
         for number in range(4):
-            pool.submit(str(number), put(f"f{number}", "hang"), GZIP, "")
+            pool.extract(str(number), put(f"f{number}", "hang"), GZIP, "")
         until = time.monotonic() + ENOUGH
         while len(pids := pool.pids) < 2:
             assert time.monotonic() < until
@@ -263,9 +263,9 @@ def test_leaving_in_the_middle_leaves_no_process(put: Put) -> None:
 def test_workers_that_cannot_start(put: Put, caplog: pytest.LogCaptureFixture) -> None:
     with TextPool(CONFIG, "no_such_module:text_md5") as pool:
         for number in range(40):
-            pool.submit(str(number), put(f"f{number}", "x"), PLAIN, "")
+            pool.extract(str(number), put(f"f{number}", "x"), PLAIN, "")
         done = collect_all(pool)
-        pool.submit("late", put("late", "x"), PLAIN, "")
+        pool.extract("late", put("late", "x"), PLAIN, "")
         assert collect_all(pool)["late"].reason == "no-worker"
     assert {one.reason for one in done.values()} == {"no-worker"}
     assert "no_such_module" in caplog.text
@@ -277,7 +277,7 @@ def test_a_system_that_refuses_processes(put: Put, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with TextPool(CONFIG) as pool:
-        pool.submit("a", put("a", "x"), PLAIN, "")
+        pool.extract("a", put("a", "x"), PLAIN, "")
         assert collect_all(pool)["a"].reason == "no-worker"
 
 
@@ -305,8 +305,8 @@ def test_hostile_files(put: Put) -> None:
     }
     with TextPool(config(workers=2)) as pool:
         for key, (data, kind, encoding) in files.items():
-            pool.submit(key, put(key, data), kind, encoding)
-        pool.submit("good", put("good", write_pdf(["Still here"])), PDF, "")
+            pool.extract(key, put(key, data), kind, encoding)
+        pool.extract("good", put("good", write_pdf(["Still here"])), PDF, "")
         done = collect_all(pool)
     assert done["good"].md5 == md5("Still here")
     assert done["gzip bomb"].reason == done["gzip in gzip"].reason == "bomb"
@@ -318,8 +318,8 @@ def test_hostile_files(put: Put) -> None:
 @pytest.mark.slow
 def test_a_page_of_fifty_megabytes_nested_to_the_end(put: Put) -> None:
     with TextPool(config(timeout=60.0)) as pool:
-        pool.submit("deep", put("deep", b"<html>" + b"<div>x" * 8_000_000), HTML, "")
-        pool.submit("good", put("good", "<html><p>Still here"), HTML, "")
+        pool.extract("deep", put("deep", b"<html>" + b"<div>x" * 8_000_000), HTML, "")
+        pool.extract("good", put("good", "<html><p>Still here"), HTML, "")
         done = collect_all(pool)
     assert done["good"].md5 == md5("Still here")
     assert done["deep"].reason in ("", "memory", "crashed", "timeout")
@@ -331,7 +331,7 @@ def test_a_worker_ends_with_its_parent(put: Put, tmp_path: Path) -> None:
     code = (
         "import os, signal; from archec.config import TextConfig; from archec.text.pool import TextPool\n"
         "pool = TextPool(TextConfig())\n"
-        f"pool.submit('a', {path!r}, 'text/plain', '')\n"
+        f"pool.extract('a', {path!r}, 'text/plain', '')\n"
         "while not pool.collect(1.0): pass\n"
         "print(pool.pids[0], flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
