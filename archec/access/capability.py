@@ -29,7 +29,7 @@ from archec.config import Config
 from archec.errors import ArchecError
 from archec.server.app import Capability
 from archec.server.observe import ABORT, SENT
-from archec.web.door import Policy, Sender
+from archec.web.door import Sender
 
 _log = logging.getLogger("archec.access")
 _OTHERS = ("", "oai", "healthz", "metrics")
@@ -66,8 +66,7 @@ class AccessCapability(BaseRoute, Capability):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While the server runs: checks indexes in the background, and watches rules and tokens."""
-        policy = Policy.of(self._config.fetch, self._config.agent, "remote")
-        async with Sender(policy) as self._web.sender:
+        async with Sender(self._config.fetch, self._config.agent, "remote") as self._web.sender:
             tasks = [asyncio.create_task(self._gate.watch()), asyncio.create_task(self._prepare())]
             try:
                 yield

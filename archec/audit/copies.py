@@ -20,7 +20,7 @@ from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
 from archec.store.reader import Directories, follow, open_obi
-from archec.web.door import BlockingSender, Policy, Response, WebError, trusted
+from archec.web.door import BlockingSender, Response, WebError, trusted
 
 MOST = 1 << 36
 """Maximum size in bytes of a file from a copy: an endless one must not fill the disk."""
@@ -80,7 +80,7 @@ def open_copy(where: str, config: Config, layout: Layout | None = None) -> Itera
     with ExitStack() as stack:
         copy: Copy
         if where.startswith(("http://", "https://")):
-            copy = UrlCopy(where, stack.enter_context(BlockingSender(Policy.of(config.fetch, config.agent, "remote"))))
+            copy = UrlCopy(where, stack.enter_context(BlockingSender(config.fetch, config.agent, "remote")))
         else:
             theirs = open_layout(_archive_in(Path(where)))
             if theirs.root.resolve() == config.store_path.resolve():

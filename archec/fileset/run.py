@@ -41,7 +41,7 @@ from archec.fileset.summary import failure, file_result
 from archec.progress import Meter
 from archec.tist import stamp
 from archec.units import counted
-from archec.web.door import Policy, Sender, WebError
+from archec.web.door import Sender, WebError
 from archec.workers.child import rare_collections
 
 _log = logging.getLogger(__name__)
@@ -231,14 +231,14 @@ async def _work(archive: Archive, report: Report, commits: Commits, options: Ing
     config = archive.config
     registry = Registry({one.name: one for one in config.fileset.platforms})
     async with AsyncExitStack() as stack:
-        sender = await stack.enter_async_context(Sender(Policy.of(config.fetch, config.agent, "platform")))
+        sender = await stack.enter_async_context(Sender(config.fetch, config.agent, "platform"))
         asker = Asker(config.fetch, config.agent, sender, registry.helpers)
         items = None
         if (keys := keys_of(os.environ)) is not None:
             patience = max(config.fetch.max_delay, config.fetch.idle_timeout)
-            policy = Policy.of(config.fetch, config.agent, "upload")
-            policy = replace(policy, connect_timeout=patience, idle_timeout=patience)
-            items = Items(config.fileset, config.fetch, await stack.enter_async_context(Sender(policy)), keys)
+            patient = replace(config.fetch, connect_timeout=patience, idle_timeout=patience)
+            uploader = await stack.enter_async_context(Sender(patient, config.agent, "upload"))
+            items = Items(config.fileset, config.fetch, uploader, keys)
         yield Work(archive, report.run, report, commits, asker, None, registry, options, items)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from archec.config import Config
-from archec.web.door import Policy, Sender, WebError
+from archec.web.door import Sender, WebError
 from archec.web.headers import http_date
 
 _PATIENCE, _LATECOMERS = 10.0, 1.0
@@ -19,7 +19,7 @@ async def ask_hosts(config: Config, hosts: Sequence[str], enough: int) -> list[f
     """The seconds by which those hosts that answer are ahead of this machine."""
     loop, offsets = asyncio.get_running_loop(), list[float]()
     until = loop.time() + _PATIENCE
-    async with Sender(Policy.of(config.fetch, config.agent, "fetch")) as sender:
+    async with Sender(config.fetch, config.agent, "fetch") as sender:
         asking = {asyncio.ensure_future(_ahead(sender, host)) for host in hosts}
         while asking and (left := until - loop.time()) > 0:
             done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)

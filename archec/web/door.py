@@ -1,8 +1,8 @@
-"""The public entry to the web, for everything except the fetching of files: requests under a policy.
+"""The public entry to the web, for everything except the fetching of files: requests for a purpose.
 
 ::
 
-    async with Sender(Policy.of(config.fetch, config.agent, "platform")) as sender:
+    async with Sender(config.fetch, config.agent, "platform") as sender:
         async with aclosing(await sender.send("GET", url, {"Range": "bytes=0-99"})) as response:
             async for piece in response:
                 ...
@@ -21,15 +21,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import closing
 from time import monotonic
 
+from archec.config import FetchConfig
 from archec.web.faults import ProtocolError, TooLarge, WebError
 from archec.web.headers import unpack
 from archec.web.messages import Located, Request, Response, located, same_origin, trusted
-from archec.web.policy import Policy, Tuning
+from archec.web.policy import Profile, Tuning, limited
 from archec.web.transport import transports
 
 __all__ = [
     "BlockingSender",
-    "Policy",
     "Response",
     "Sender",
     "TooLarge",
@@ -47,14 +47,14 @@ _BODIES = frozenset({"POST", "PUT", "PATCH"})
 
 
 class Sender:
-    """Sends single requests under a policy, for ``async with``. It may be used for many requests at once."""
+    """Sends single requests with a User-Agent, for ``async with``. It may be used for many requests at once."""
 
-    def __init__(self, policy: Policy, tuning: Tuning | None = None) -> None:
+    def __init__(self, config: FetchConfig, agent: str, profile: Profile, tuning: Tuning | None = None) -> None:
         tuning = tuning or Tuning()
-        self._policy, self._grace = policy, tuning.rate_grace
-        self._carriers = transports(policy, tuning, _CONCURRENCY)
+        self._limits, self._grace = limited(config, profile), tuning.rate_grace
+        self._carriers = transports(self._limits, tuning, _CONCURRENCY)
         self._fields = {
-            b"user-agent": (b"User-Agent", _bytes(policy.agent)),
+            b"user-agent": (b"User-Agent", _bytes(agent)),
             b"accept": (b"Accept", b"*/*"),
             b"accept-encoding": (b"Accept-Encoding", b"identity"),
         }
@@ -90,16 +90,16 @@ class Sender:
         request = Request(method, origin, target, tuple(fields.values()), content, named)
         started = monotonic()
         response = await (self._carriers.ftp if origin.scheme == "ftp" else self._carriers.http).send(request)
-        response.bound(self._policy, self._grace, started)
+        response.bound(self._limits, self._grace, started)
         return response
 
 
 class BlockingSender:
     """The same for code without an event loop, for ``with`` and a single thread."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, config: FetchConfig, agent: str, profile: Profile) -> None:
         self._loop = asyncio.new_event_loop()
-        self._sender = Sender(policy)
+        self._sender = Sender(config, agent, profile)
 
     def __enter__(self) -> BlockingSender:
         return self

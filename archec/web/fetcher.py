@@ -17,7 +17,7 @@ from archec.web.client import Attempt, Client, Flight
 from archec.web.h1 import AHEAD
 from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
 from archec.web.outcome import BUSY, Outcome
-from archec.web.policy import Policy, Tuning
+from archec.web.policy import Tuning
 from archec.web.robots import Robots, RobotsCache, RobotsUnknown
 from archec.web.task import FetchTask, Hop, Sink, failure
 from archec.web.transport import Transports, transports
@@ -63,9 +63,8 @@ class Fetcher:
         self._fatal = fatal
         self._loop = asyncio.get_running_loop()
         self._carriers = carriers or transports(
-            Policy.of(config, agent, "fetch"), tuning, config.concurrency,
-            received=self._received if max_bytes else None,
-        )  # fmt: skip
+            config, tuning, config.concurrency, received=self._received if max_bytes else None
+        )
         self._client = Client(config, tuning, agent, sink, self._carriers, progress)
         self._bytes_left = max_bytes or sys.maxsize
         self._robots = RobotsCache(self._client, agent, tuning, config.delay)

@@ -11,12 +11,13 @@ from time import monotonic
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from archec.config import FetchConfig
 from archec.errors import BadName
 from archec.ids import normalise_url, remove_dot_segments
 from archec.web.faults import BadUrl, TimedOut, TooLarge
 from archec.web.h1 import Answer
 from archec.web.headers import whole
-from archec.web.policy import PORTS, Policy
+from archec.web.policy import PORTS
 
 Pairs = Sequence[tuple[bytes, bytes]]
 """Header fields, in their order: names and values as sent."""
@@ -158,7 +159,7 @@ class Response:
         self._read, self._end = read, end
         self._is_open = True
         self._headers: dict[str, str] | None = None
-        self._policy: Policy | None = None
+        self._limits: FetchConfig | None = None
 
     @property
     def url(self) -> str:
@@ -179,7 +180,7 @@ class Response:
                 self._headers[name] = f"{self._headers[name]}, {text}" if name in self._headers else text
         return self._headers
 
-    def bound(self, policy: Policy, grace: float, started: float, clock: Callable[[], float] = monotonic) -> None:
+    def bound(self, limits: FetchConfig, grace: float, started: float, clock: Callable[[], float] = monotonic) -> None:
         """Sets limits to the body: iterating raises an error if it is too large, too slow or takes too long.
 
         Limits are checked for each piece, so a silent server may exceed ``total_timeout`` by up to ``idle_timeout``.
@@ -188,12 +189,12 @@ class Response:
         Raises:
             TooLarge: the stated length exceeds the limit.
         """
-        self._policy, self._grace, self._started, self._clock = policy, grace, started, clock
+        self._limits, self._grace, self._started, self._clock = limits, grace, started, clock
         self._waited = 0.0
-        is_limited = policy.max_size and self.request.method != "HEAD"
-        if is_limited and (whole(self.headers.get("content-length", "")) or 0) > policy.max_size:
+        is_limited = limits.max_size and self.request.method != "HEAD"
+        if is_limited and (whole(self.headers.get("content-length", "")) or 0) > limits.max_size:
             self.close()
-            raise TooLarge(f"larger than {policy.max_size} bytes")
+            raise TooLarge(f"larger than {limits.max_size} bytes")
 
     def __aiter__(self) -> Response:
         return self
@@ -201,13 +202,13 @@ class Response:
     async def __anext__(self) -> bytes:
         if not self._is_open:
             raise StopAsyncIteration
-        begun = self._clock() if self._policy is not None else 0.0
+        begun = self._clock() if self._limits is not None else 0.0
         piece = await self._read()
         if not piece:
             raise StopAsyncIteration
         self.received += len(piece)
-        if self._policy is not None:
-            self._check(self._policy, begun)
+        if self._limits is not None:
+            self._check(self._limits, begun)
         return piece
 
     async def upto(self, limit: int) -> bytes:
@@ -219,15 +220,15 @@ class Response:
                 break
         return b"".join(pieces)
 
-    def _check(self, policy: Policy, begun: float) -> None:
+    def _check(self, limits: FetchConfig, begun: float) -> None:
         now = self._clock()
         self._waited += now - begun
-        if policy.max_size and self.received > policy.max_size:
-            raise TooLarge(f"larger than {policy.max_size} bytes")
-        if policy.total_timeout and now - self._started > policy.total_timeout:
-            raise TimedOut(f"took longer than {policy.total_timeout:g} s")
-        if self._waited > self._grace and self.received < policy.min_rate * self._waited:
-            raise TimedOut(f"slower than {policy.min_rate} bytes per second")
+        if limits.max_size and self.received > limits.max_size:
+            raise TooLarge(f"larger than {limits.max_size} bytes")
+        if limits.total_timeout and now - self._started > limits.total_timeout:
+            raise TimedOut(f"took longer than {limits.total_timeout:g} s")
+        if self._waited > self._grace and self.received < limits.min_rate * self._waited:
+            raise TimedOut(f"slower than {limits.min_rate} bytes per second")
 
     def close(self) -> None:
         """Keeps the connection if the body was read completely, and closes it otherwise."""

@@ -7,7 +7,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
@@ -28,50 +28,15 @@ _FINAL_DOT = re.compile(r"\A([a-z]+://[^/:\[]*[^/:.\[])\.+(?=[:/]|\Z)")
 """The host in a URL and the dots at its end, with which it is still the same host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """Times in seconds, sizes in bytes; 0 means no limit.
+def limited(config: FetchConfig, profile: Profile) -> FetchConfig:
+    """The settings for a profile, in which 0 means no limit.
 
-    ``agent`` is the User-Agent, ``contact`` the password for anonymous FTP. ``allow_networks`` are exempt from the
-    guard, ``deny`` is never requested, ``old_tls`` and ``insecure_hosts`` are for :mod:`archec.web.tls`. A response
-    fails if no data arrives for ``idle_timeout``, if it is slower than ``min_rate`` bytes a second on average or larger
-    than ``max_size``, or if it is not complete within ``total_timeout``.
+    Only *fetch* limits the size of a file and its time, and accepts weak TLS: the others transmit tokens and keys.
     """
-
-    agent: str
-    contact: str = ""
-    allow_networks: tuple[str, ...] = ()
-    deny: tuple[Denial, ...] = ()
-    proxy: str = ""
-    connect_timeout: float = 20.0
-    idle_timeout: float = 30.0
-    total_timeout: float = 0.0
-    min_rate: int = 0
-    max_size: int = 0
-    old_tls: bool = False
-    insecure_hosts: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, config: FetchConfig, agent: str, profile: Profile) -> Policy:
-        """The configured policy of a profile.
-
-        Only *fetch* limits the size of a file and its time, and accepts weak TLS: the others transmit tokens and keys.
-        """
-        bounded = profile == "fetch"
-        return cls(
-            agent,
-            config.contact,
-            config.allow_networks,
-            config.deny,
-            config.proxy,
-            config.connect_timeout,
-            config.idle_timeout,
-            config.total_timeout if bounded else 0.0,
-            0 if profile == "upload" else config.min_rate,
-            config.max_size if bounded else 0,
-            bounded and config.old_tls,
-            config.insecure_hosts if bounded else (),
-        )
+    if profile == "fetch":
+        return config
+    rate = 0 if profile == "upload" else config.min_rate
+    return replace(config, total_timeout=0.0, max_size=0, min_rate=rate, old_tls=False, insecure_hosts=())
 
 
 @dataclass(frozen=True, slots=True)

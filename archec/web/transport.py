@@ -17,13 +17,14 @@ from contextlib import closing
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from archec.config import FetchConfig
 from archec.web.connect import Connector
 from archec.web.faults import BadUrl, WebError
 from archec.web.ftp import FtpTransport
 from archec.web.guard import Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
 from archec.web.messages import Request, Response, located, origin_at
-from archec.web.policy import Deny, Policy, Proxies, Tuning, plain
+from archec.web.policy import Deny, Proxies, Tuning, plain
 from archec.web.tls import ISSUER_SIZE, Tls
 
 _PLAIN = frozenset({"GET", "HEAD"})
@@ -238,25 +239,25 @@ class Transports(NamedTuple):
 
 
 def transports(
-    policy: Policy,
+    config: FetchConfig,
     tuning: Tuning,
     concurrency: int,
     resolver: Resolver | None = None,
     received: Callable[[int], None] | None = None,
 ) -> Transports:
-    """Creates the real transports for a policy and a number of concurrent requests. ``received`` is called with the
+    """Creates the real transports for a number of concurrent requests. ``received`` is called with the
     number of bytes received."""
     resolver = resolver or SystemResolver(tuning.dns_threads)
-    guard = Guard(resolver, policy.allow_networks, Deny(policy.deny))
-    proxies = Proxies(policy.proxy)
+    guard = Guard(resolver, config.allow_networks, Deny(config.deny))
+    proxies = Proxies(config.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-    tls = Tls(old=policy.old_tls, insecure_hosts=policy.insecure_hosts)
-    timeout = policy.connect_timeout or 20.0
-    connector = Connector(guard, tls, timeout, received, policy.idle_timeout or None)
+    tls = Tls(old=config.old_tls, insecure_hosts=config.insecure_hosts)
+    timeout = config.connect_timeout or 20.0
+    connector = Connector(guard, tls, timeout, received, config.idle_timeout or None)
     http = DirectTransport(connector, proxies, keep, tuning)
     if proxies.covers("ftp"):
         return Transports(http, http, guard, proxies)
-    ftp = FtpTransport(guard, concurrency, timeout, policy.idle_timeout, policy.contact, received)
+    ftp = FtpTransport(guard, concurrency, timeout, config.idle_timeout, config.contact, received)
     return Transports(http, ftp, guard, proxies)
 
 

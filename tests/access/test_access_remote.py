@@ -25,7 +25,7 @@ from archec.access.index_files import MAX_LINE
 from archec.access.loading import PrefixResolver
 from archec.access.remote import Fetched, UrlTemplate, Web, fetch, followed, spooled
 from archec.config import FetchConfig
-from archec.web.door import Policy, Response, Sender
+from archec.web.door import Response, Sender
 from archec.web.messages import Request, origin_at
 
 
@@ -276,7 +276,7 @@ async def asked_of(
     """Asks a server on a port of 127.0.0.1, under the policy for other archives."""
     server = await asyncio.start_server(handler, "127.0.0.1", 0)
     web = Web()
-    async with server, Sender(Policy.of(FetchConfig(), "archec", "remote")) as web.sender:
+    async with server, Sender(FetchConfig(), "archec", "remote") as web.sender:
         await ask(web, server.sockets[0].getsockname()[1])
 
 

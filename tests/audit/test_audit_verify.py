@@ -30,7 +30,7 @@ from archec.progress import Meter
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import DESCRIPTOR, open_layout
 from archec.store.lock import RunLock
-from archec.web.door import BlockingSender, Policy
+from archec.web.door import BlockingSender
 
 
 def remembered(config: Config) -> dict[int, Checked]:
@@ -330,7 +330,7 @@ def test_a_copy_may_move_what_it_is_asked_for(world: World, served: str) -> None
             fetch = replace(world.config.fetch, allow_networks=networks)
             config = replace(world.config, fetch=fetch)
             layout = open_layout(world.config.store_path)
-            with BlockingSender(Policy.of(config.fetch, config.agent, "remote")) as sender:
+            with BlockingSender(config.fetch, config.agent, "remote") as sender:
                 copy = UrlCopy(f"http://127.0.0.1:{server.server_port}", sender)
                 if networks:
                     assert copy.has_journal(run)
@@ -360,7 +360,7 @@ def test_a_copy_with_a_password_that_redirects(world: World, where: str) -> None
     with ThreadingHTTPServer(("127.0.0.1", 0), Private) as server:
         own = f"http://127.0.0.1:{server.server_port}"
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        with BlockingSender(Policy.of(world.config.fetch, world.config.agent, "remote")) as sender:
+        with BlockingSender(world.config.fetch, world.config.agent, "remote") as sender:
             copy = UrlCopy(own.replace("//", "//me:pass@"), sender)
             assert copy.where == own
             if where:

@@ -28,7 +28,6 @@ from archec.config import Denial, FetchConfig
 from archec.web.connect import Connector, within
 from archec.web.door import (
     BlockingSender,
-    Policy,
     Sender,
     TooLarge,
     WebError,
@@ -39,12 +38,16 @@ from archec.web.guard import Guard, SystemResolver
 from archec.web.h1 import H1Connection
 from archec.web.messages import Request, Response, located, origin_at, same_origin, trusted
 from archec.web.outcome import Outcome
+from archec.web.policy import limited
 from archec.web.tls import Tls
 
-POLICY = Policy("archec/0.1 (test)", idle_timeout=1.0, connect_timeout=2.0)
+AGENT = "archec/0.1 (test)"
+CONFIG = FetchConfig(
+    idle_timeout=1.0, connect_timeout=2.0, total_timeout=0.0, min_rate=0, max_size=0, old_tls=False
+)
 
 
-HEADERS = {"User-Agent": POLICY.agent, "Accept": "*/*", "Accept-Encoding": "identity"}
+HEADERS = {"User-Agent": AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
 NO_COOKIES = CookieJar(DefaultCookiePolicy(allowed_domains=()))
 
 
@@ -151,10 +154,10 @@ def echo() -> Iterator[EchoServer]:
         server.shutdown()
 
 
-def through(act: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]], policy: Policy = POLICY) -> Any:
+def through(act: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]], config: FetchConfig = CONFIG) -> Any:
     async def run() -> Any:
         async with (
-            Sender(policy, dataclasses.replace(QUICK, rate_grace=0.2)) as sender,
+            Sender(config, AGENT, "fetch", dataclasses.replace(QUICK, rate_grace=0.2)) as sender,
             httpx.AsyncClient(transport=Over(sender), headers=HEADERS, cookies=NO_COOKIES) as client,
         ):
             return await act(client)
@@ -262,7 +265,7 @@ def test_what_is_denied_is_not_asked_for_even_where_it_is_named(echo: EchoServer
         await client.get(f"{echo.url}/x", extensions=named(echo.url))
 
     with pytest.raises(WebError) as error:
-        through(act, dataclasses.replace(POLICY, deny=(denial,)))
+        through(act, dataclasses.replace(CONFIG, deny=(denial,)))
     assert error.value.outcome is Outcome.DENIED
 
 
@@ -337,7 +340,7 @@ def test_every_answer_is_bounded(echo: EchoServer, path: str, limits: dict[str, 
         await client.get(f"{echo.url}{path}", extensions=named(echo.url))
 
     with pytest.raises(WebError) as error:
-        through(act, dataclasses.replace(POLICY, **limits))
+        through(act, dataclasses.replace(CONFIG, **limits))
     assert error.value.outcome is outcome
 
 
@@ -352,7 +355,7 @@ def test_a_reader_s_own_pauses_do_not_count_as_slowness() -> None:
 
         request = Request("GET", origin_at("http://a.example"), b"/")
         response = Response(request, 200, (), read, lambda: None)
-        response.bound(dataclasses.replace(POLICY, min_rate=5), 0.5, 0, clock=lambda: clock[0])
+        response.bound(dataclasses.replace(CONFIG, min_rate=5), 0.5, 0, clock=lambda: clock[0])
         size = 0
         async for piece in response:
             size += len(piece)
@@ -366,7 +369,7 @@ def test_a_reader_s_own_pauses_do_not_count_as_slowness() -> None:
 
 def test_a_compressed_answer_is_bounded_as_it_is_unpacked(echo: EchoServer) -> None:
     async def received(limit: int) -> bytes:
-        async with Sender(POLICY) as sender:
+        async with Sender(CONFIG, AGENT, "fetch") as sender:
             response = await sender.send("GET", f"{echo.url}/gzip", named=True)
             return await content(response, limit)
 
@@ -385,7 +388,7 @@ def test_a_header_cannot_end_its_line(echo: EchoServer) -> None:
 
 
 def test_the_same_without_an_event_loop(echo: EchoServer) -> None:
-    with BlockingSender(POLICY) as sender:
+    with BlockingSender(CONFIG, AGENT, "fetch") as sender:
         for method in ("GET", "POST"):
             response = sender.send(method, f"{echo.url}/x", named=True)
             assert json.loads(b"".join(sender.pieces(response)))["method"] == method
@@ -396,7 +399,7 @@ def test_the_same_without_an_event_loop(echo: EchoServer) -> None:
 
 def test_profiles() -> None:
     config = FetchConfig()
-    fetch, platform, upload = (Policy.of(config, "a", profile) for profile in ("fetch", "platform", "upload"))
+    fetch, platform, upload = (limited(config, profile) for profile in ("fetch", "platform", "upload"))
     assert (fetch.max_size, fetch.total_timeout, fetch.min_rate) == (500_000_000, 600.0, 500)
     assert (platform.max_size, platform.total_timeout, platform.min_rate) == (0, 0.0, 500)
     assert upload.min_rate == 0
@@ -470,14 +473,14 @@ def test_a_url_that_cannot_be_requested_is_refused(url: str) -> None:
 
 def test_a_sender_gives_the_answer_to_just_its_request(echo: EchoServer) -> None:
     async def run() -> None:
-        async with Sender(POLICY) as sender:
+        async with Sender(CONFIG, AGENT, "fetch") as sender:
             url = echo.url.replace("//", "//me:secret@")
             for method, headers in (("GET", {}), ("POST", {"accept": "a/b", "Content-Length": "2"})):
                 body = _pieces() if method == "POST" else None
                 response = await sender.send(method, url, headers, body, named=True)
                 seen = json.loads(await content(response, 10_000))
                 assert (seen["method"], seen["size"]) == (method, 2 if body else 0)
-                assert seen["headers"]["User-Agent"] == POLICY.agent
+                assert seen["headers"]["User-Agent"] == AGENT
                 assert seen["headers"]["Authorization"] == "Basic bWU6c2VjcmV0"
                 lowered = {name.lower(): value for name, value in seen["headers"].items()}
                 assert lowered["accept"] == headers.get("accept", "*/*")
@@ -490,7 +493,7 @@ def test_a_sender_gives_the_answer_to_just_its_request(echo: EchoServer) -> None
             with pytest.raises(Blocked):
                 await sender.send("GET", echo.url)
         denial = Denial(urls=(f"{echo.url}/private/*",))
-        async with Sender(dataclasses.replace(POLICY, deny=(denial,))) as sender:
+        async with Sender(dataclasses.replace(CONFIG, deny=(denial,)), AGENT, "fetch") as sender:
             response = await sender.send("GET", f"{echo.url}/x?q=%C3%BC", named=True)
             assert json.loads(await content(response, 10_000))["path"] == "/x?q=%C3%BC"
             for path in ("/private/x", "/private/\u00fc", "/x/%2e%2E/private/x", "/%70rivate/x", "/./private/x?%zz"):

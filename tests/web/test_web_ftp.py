@@ -12,7 +12,6 @@ from web_ftpserver import FtpServer
 from web_support import QUICK, fetch, fetch_one, leftovers, settings
 
 from archec.web.outcome import Outcome
-from archec.web.policy import Policy
 from archec.web.task import FetchTask
 from archec.web.transport import transports
 
@@ -122,7 +121,7 @@ def test_every_address_of_a_server_is_tried(server: FtpServer, tmp_path: Path) -
             return ["127.0.0.77", "::1", "127.0.0.1"]
 
     config = settings(allow_networks=("127.0.0.0/8", "::1/128"), retries=0)
-    carriers = transports(Policy.of(config, "test", "fetch"), QUICK, 4, Names())
+    carriers = transports(config, QUICK, 4, Names())
     hop = fetch_one(tmp_path, f"ftp://several.example:{server.port}/pub/a%20b.pdf", config, carriers=carriers)
     assert hop.kind == "body"
 

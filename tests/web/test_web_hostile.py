@@ -181,12 +181,12 @@ import asyncio, os, resource, sys
 from archec.config import FetchConfig
 from archec.web.client import Client, Flight
 from archec.web.fetcher import transports
-from archec.web.policy import Policy, Tuning
+from archec.web.policy import Tuning
 from archec.web.task import FetchTask
 
 async def main():
     config = FetchConfig(allow_networks=("127.0.0.0/8",))
-    client = Client(config, Tuning(), "test", None, transports(Policy.of(config, "test", "fetch"), Tuning(), 4),
+    client = Client(config, Tuning(), "test", None, transports(config, Tuning(), 4),
                     lambda size, requests: None)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     try:

@@ -13,8 +13,8 @@ import pytest
 from web_hostile import Hostile
 from web_support import QUICK, fetch, fetch_one, leftovers, settings
 
+from archec.config import FetchConfig
 from archec.web.outcome import Outcome
-from archec.web.policy import Policy
 from archec.web.pool import FetchPool
 from archec.web.task import FetchTask, Hop
 from archec.web.transport import transports
@@ -96,7 +96,7 @@ class Names:
 def test_all_names_of_one_address_share_its_requests(hostile: Hostile, tmp_path: Path) -> None:
     config = settings(per_address=4, per_host=2, concurrency=64)
     urls = [f"http://n{number}.example:{hostile.port}/ok/{n}?wait=0.01" for number in range(60) for n in range(2)]
-    real = transports(Policy.of(config, "test", "fetch"), QUICK, 64, Names())
+    real = transports(config, QUICK, 64, Names())
     hops = fetch(tmp_path, urls, config, carriers=real)
     assert {hop.kind for hop in hops} == {"body"}
     times = sorted(asked.when for asked in hostile.asked)
@@ -109,12 +109,12 @@ def test_an_address_is_one_however_it_is_spelt(address: str) -> None:
         async def resolve(self, host: str, port: int) -> Sequence[str]:
             return (address,)
 
-    carriers = transports(Policy("test", allow_networks=("0.0.0.0/0", "::/0")), QUICK, 4, Spelt())
+    carriers = transports(FetchConfig(allow_networks=("0.0.0.0/0", "::/0")), QUICK, 4, Spelt())
     assert asyncio.run(carriers.locate("http://n.example")) == "127.0.0.1"
 
 
 def test_behind_a_proxy_nobody_knows_the_address(tmp_path: Path) -> None:
-    carriers = transports(Policy("test", proxy="http://127.0.0.1:1"), QUICK, 4, Names())
+    carriers = transports(FetchConfig(proxy="http://127.0.0.1:1"), QUICK, 4, Names())
     assert asyncio.run(carriers.locate("http://n.example")) == ""
 
 

@@ -20,7 +20,7 @@ from archec.web.connect import Connector
 from archec.web.faults import ConnectError
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
-from archec.web.policy import Policy, Proxies
+from archec.web.policy import Proxies
 from archec.web.tls import Tls
 from archec.web.transport import DirectTransport, Transports, transports
 
@@ -43,7 +43,7 @@ NAMES = Names(public_example="93.184.216.34", private_example="10.0.0.1", proxy_
 
 
 def real(config: FetchConfig) -> Transports:
-    return transports(Policy.of(config, "test", "fetch"), QUICK, 4, NAMES)
+    return transports(config, QUICK, 4, NAMES)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from archec.web.connect import Connector
 from archec.web.faults import ConnectError
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
-from archec.web.policy import Policy, Proxies
+from archec.web.policy import Proxies
 from archec.web.tls import Tls
 from archec.web.transport import DirectTransport, Transports, transports
 
@@ -84,7 +84,7 @@ def test_a_redirect_to_a_private_address_is_handed_back_and_then_refused(hostile
 
 def _carriers(resolver: Rebinding, allow: Sequence[str]) -> Transports:
     config = settings(allow_networks=tuple(allow))
-    return transports(Policy.of(config, "test", "fetch"), QUICK, 4, resolver)
+    return transports(config, QUICK, 4, resolver)
 
 
 def test_a_name_that_is_resolved_anew_gets_no_further(hostile: Hostile, tmp_path: Path) -> None:
