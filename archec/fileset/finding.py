@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
-from archec.errors import BadName
+from archec.errors import ArchecError, BadName
 from archec.fileset.asking import PAGE_TYPES
 from archec.fileset.checksums import Checksums
 from archec.fileset.context import ReceivedAnswer, RequestFindings, Work
@@ -26,6 +26,7 @@ from archec.fileset.platforms.base import (
     item_name,
     manifest_file,
 )
+from archec.fileset.platforms.checking import checked_item
 from archec.fileset.platforms.generic import GenericHelper
 from archec.fileset.redaction import public_body, public_item, public_url
 from archec.fileset.status import (
@@ -85,7 +86,7 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
     found.domain, found.platform_id = found.helper.domain(url) or None, found.helper.id_in(url) or None
     questions = found.helper.questions(asked, resource, follow=work.options.follow_concept)
     try:
-        return public_item(await _ask(work, questions, found, found.helper))
+        return public_item(checked_item(await _ask(work, questions, found, found.helper), found.helper))
     except NoPlatformMatch as problem:
         raise NoPlatformMatch(f"{problem.message}; {_tried(work)}") from problem
 
@@ -95,7 +96,7 @@ async def _ask(work: Work, questions: Any, found: RequestFindings, helper: Files
     secrets. These are removed before the generator builds rows from an answer, which saves memory for large ones.
     """
     try:
-        question: Question = next(questions)
+        question: Question = _sent(questions, None)
         while True:
             answer = await work.asker.answer(question, helper)
             if question.page and found.landing is None and answer.status == 200 and _is_page(answer):
@@ -106,9 +107,21 @@ async def _ask(work: Work, questions: Any, found: RequestFindings, helper: Files
                     body = SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed with ``found``
                     body.write(public_body(answer.body))
                 found.answers.append(ReceivedAnswer(replace(answer, body=b""), body))
-            question = questions.send(answer)
+            question = _sent(questions, answer)
     except StopIteration as done:
         return done.value
+
+
+def _sent(questions: Any, answer: PlatformAnswer | None) -> Question:
+    """Sends an answer, and returns the next question. Errors of archec that are none of the data set, and would end the
+    run, become PlatformError."""
+    try:
+        question: Question = questions.send(answer)
+        return question
+    except FilesetProblem:
+        raise
+    except ArchecError as error:
+        raise PlatformError(str(error)) from error
 
 
 async def landing_page(work: Work, found: RequestFindings) -> PlatformAnswer | None:

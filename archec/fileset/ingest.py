@@ -15,6 +15,7 @@ from archec.fileset.finding import find_item, landing_page
 from archec.fileset.lookup import fileset_of, held_version, named_by_platform, read_heading
 from archec.fileset.manifest import is_whole, set_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
+from archec.fileset.platforms.checking import checked_item
 from archec.fileset.records import loss_item, manifest_of, noted_again, state_items, tist_for
 from archec.fileset.redaction import public_files, public_item, public_url
 from archec.fileset.result import IngestResult
@@ -54,7 +55,7 @@ async def _ingest(work: Work, request: IngestRequest, found: RequestFindings) ->
     except FilesetProblem as problem:
         has_page = not isinstance(problem, PlatformNotFound)
         if isinstance(problem, PlatformRestrictedError) and problem.item is not None:
-            found.item = public_item(problem.item)
+            found.item = public_item(checked_item(problem.item, found.helper))
         found.platform_id = problem.platform_id or found.platform_id
         status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)
         due = problem.due

@@ -275,9 +275,10 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
         if use.spent:
             raise BudgetSpent
         return await asyncio.wait_for(ingest(work, request), None if deadline is None else deadline - time.monotonic())
-    except (asyncio.TimeoutError, BudgetSpent):
-        return failure(request, text, PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET))
     except Exception as error:  # one request must not end the others
+        is_late = deadline is not None and time.monotonic() >= deadline
+        if isinstance(error, BudgetSpent) or (is_late and isinstance(error, asyncio.TimeoutError)):
+            return failure(request, text, PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET))
         if isinstance(error, ArchecError) and not isinstance(error, WebError):
             raise
         _log.exception("%s", public_text(request.base_url)[:300])

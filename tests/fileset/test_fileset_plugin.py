@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fileset_platform import Platform
-from fileset_support import make_archive
+from fileset_support import Filesets, make_archive
+
+from archec.errors import ConfigError
+from archec.fileset.lookup import all_filesets
 
 MODULE = '''
 from archec.fileset import FilesetManifestFile, FilesetPlatformHelper
@@ -30,22 +34,121 @@ class ShelfHelper(FilesetPlatformHelper):
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package, as far as Python's importing is concerned."""
-    (tmp_path / "shelf_helper.py").write_text(MODULE)
-    info = tmp_path / "shelf_helper-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf-helper\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[archec.fileset_platforms]\nshelf = shelf_helper:ShelfHelper\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    importlib.invalidate_caches()
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Installs a package, as far as Python's importing is concerned, with ``MODULE`` and what is appended to it."""
+
+    def installed(more: str = "") -> None:
+        (tmp_path / "shelf_helper.py").write_text(MODULE + more)
+        info = tmp_path / "shelf_helper-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf-helper\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[archec.fileset_platforms]\nshelf = shelf_helper:ShelfHelper\n")
+        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+        monkeypatch.delitem(sys.modules, "shelf_helper", raising=False)
+        importlib.invalidate_caches()
+
+    return installed
 
 
-def test_a_package_brings_a_platform(package: None, platform: Platform, folder: Path) -> None:
+def shelf(folder: Path, platform: Platform) -> Filesets:
+    """An archive whose shelf is the played platform, with one book."""
     own = {"shelf": {"hosts": [platform.host], "rate": "none"}}
-    filesets = make_archive(folder, platform, fileset={"platforms": own, "resolver": platform.url})
     platform.files["/files/p"] = b"abc"
     platform.bodies["/api/books/7"] = {"id": 7, "files": [{"name": "p", "size": 3, "url": f"{platform.url}/files/p"}]}
+    return make_archive(folder, platform, fileset={"platforms": own, "resolver": platform.url})
+
+
+def test_a_package_brings_a_platform(install: Callable[..., None], platform: Platform, folder: Path) -> None:
+    install()
+    filesets = shelf(folder, platform)
     result = filesets.ingest(f"{platform.url}/books/7")[0]
     assert (result.status, result.platform_name, result.platform_id) == ("success-file", "shelf", "7")
     assert filesets.ingest(str(result.fileset))[0].status == "success-existing"
+
+
+ITEM = "replace(super_item(self, *args, **kwargs), {})"
+FILE = "FilesetManifestFile('p', platform_url='http://h/p', {})"
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "None", "{'platform_id': '7'}", "args", *map(ITEM.format, (
+            "title='\\ud800'", "version=3", "order=('a',)", "published='today'", "archiveorg_item_meta={'a': object()}",
+            "archiveorg_item_meta=[1]", "platform_name='zenodo'", "platform_domain='EXAMPLE.org'",
+            "work_id='x' * 20000", "manifest=[{'path': 'p'}]", "manifest=5",
+        )), *(ITEM.format(f"manifest=[{FILE.format(one)}]") for one in (
+            "size=3.0", "size='3'", "size=-1", "size=2**70", "md5=5", "extra={'a': object()}", "extra=[1]",
+            "mimetype='\\ud800'", "status='huh'", "status='success'", "terminal_dt=5",
+        )),
+    ],
+)  # fmt: skip
+def test_what_a_helper_returns_is_checked_before_anything_is_stored(
+    install: Callable[..., None], platform: Platform, folder: Path, returned: str
+) -> None:
+    install(f"""
+from msgspec.structs import replace
+super_item = FilesetPlatformHelper.item
+ShelfHelper.item = lambda self, *args, **kwargs: {returned}
+""")
+    filesets = shelf(folder, platform)
+    (result,) = filesets.ingest(f"{platform.url}/books/7")
+    assert result.status == "platform-error"
+    assert "the helper for shelf returns what cannot be stored" in (result.message or "")
+    assert "/files/p" not in filesets.asked()
+    with filesets.archive() as archive:
+        assert not list(all_filesets(archive))
+
+
+def test_checksums_of_a_helper_may_be_in_upper_case_and_its_files_come_one_by_one(
+    install: Callable[..., None], platform: Platform, folder: Path
+) -> None:
+    install("""
+one = ShelfHelper.questions
+def questions(self, request, resource, *, follow=False):
+    item = yield from one(self, request, resource, follow=follow)
+    from msgspec.structs import replace
+    file = replace(item.manifest[0], md5="MD5:900150983CD24FB0D6963F7D28E17F72")
+    return replace(item, manifest=(replace(file, path=f"p{n}") for n in range(5)))
+ShelfHelper.questions = questions
+""")
+    (result,) = shelf(folder, platform).ingest(f"{platform.url}/books/7")
+    assert (result.status, len(result.manifest or ())) == ("success", 5)
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [
+        ("NotHeld('x')", "platform-error"), ("StorageFull('x')", "platform-error"), ("TimeoutError", "error-internal"),
+        ("KeyError('x')", "error-internal"), ("PlatformRestrictedError('x')", "platform-restricted"),
+        ("FilesetPlatformScopeError('x', members=['a', None])", "platform-scope"),
+    ],
+)  # fmt: skip
+def test_what_a_helper_raises_ends_its_own_request_only(
+    install: Callable[..., None], platform: Platform, folder: Path, raised: str, status: str
+) -> None:
+    install(f"""
+def item(*args, **kwargs):
+    from archec.errors import NotHeld, StorageFull
+    from archec.fileset import FilesetPlatformScopeError, PlatformRestrictedError
+    raise {raised}
+ShelfHelper.item = item
+""")
+    found = shelf(folder, platform).ingest(f"{platform.url}/books/7", f"{platform.url}/none")
+    assert [one.status for one in found] == [status, "platform-404"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("name = 'zenodo'", "another one with the name zenodo"), ("name = 'direct'", "another one"),
+        ("name = 'Shelf'", "lower-case"), ("name = ''", "lower-case"), ("name = None", "lower-case"),
+        ("questions = FilesetPlatformHelper.questions", "no method questions"),
+    ],
+)  # fmt: skip
+def test_a_helper_that_cannot_be_one_is_refused(
+    install: Callable[..., None], platform: Platform, folder: Path, more: str, message: str
+) -> None:
+    install(f"ShelfHelper.{more}\n")
+    with pytest.raises(ConfigError, match=message):
+        shelf(folder, platform).ingest(f"{platform.url}/books/7")

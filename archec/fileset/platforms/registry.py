@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 
@@ -24,6 +25,8 @@ from archec.ids import FilesetId, is_url
 
 ENTRY_POINTS = "archec.fileset_platforms"
 """The entry point group by which other packages add helpers: name = module:class."""
+
+_NAME = re.compile("[a-z0-9][a-z0-9-]*")
 
 OWN: Sequence[type[FilesetPlatformHelper]] = (
     ZenodoHelper, FigshareHelper, ArchiveOrgHelper, OsfHelper, DryadHelper, MendeleyHelper, OpenIcpsrHelper,
@@ -60,11 +63,19 @@ class Registry:
 
 
 def _others() -> Iterator[type[FilesetPlatformHelper]]:
+    """The helpers of other packages. Raises ConfigError for what is none."""
+    names = {"direct", *(cls.name for cls in OWN)}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             cls = point.load()
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"the platform {point.name} of {point.value} cannot be loaded: {error}") from error
-        if not (isinstance(cls, type) and issubclass(cls, FilesetPlatformHelper) and cls.name):
-            raise ConfigError(f"the platform {point.name}: {point.value} is not a FilesetPlatformHelper with a name")
+        if not (isinstance(cls, type) and issubclass(cls, FilesetPlatformHelper) and _NAME.fullmatch(str(cls.name))):
+            what = "a FilesetPlatformHelper with a name of lower-case letters, digits and hyphens"
+            raise ConfigError(f"the platform {point.name}: {point.value} is not {what}")
+        if cls.questions is FilesetPlatformHelper.questions:
+            raise ConfigError(f"the platform {point.name}: {point.value} has no method questions")
+        if cls.name in names:
+            raise ConfigError(f"the platform {point.name}: there is another one with the name {cls.name}")
+        names.add(cls.name)
         yield cls
