@@ -158,6 +158,12 @@ class ItemReader:
                         f"the catalogue does not know {row.obi} at present", hint="is 'archec rebuild' running?"
                     )
 
+    def require(self, seen: Position) -> None:
+        """Raises :class:`archec.errors.CatalogueGone` if the catalogue is behind ``seen``, the position of the index:
+        while it is rebuilt, an item may have an older state than its datestamp says."""
+        if self._catalogue.position()[:2] < seen[:2]:
+            raise CatalogueGone("the catalogue is behind the OAI index", hint="is 'archec rebuild' running?")
+
     def _known_evidence(self) -> Evidence:
         """The evidence of the data sets, as of the catalogue's position, at which everything cached is read again."""
         position = self._catalogue.position()

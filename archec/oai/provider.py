@@ -200,7 +200,8 @@ def _records(call: _Call, rows: Sequence[IndexRow], form: RecordFormat, asked: s
     repository, context = call.repository, call.context
     origin = repository.settings.provenance
     records: list[str] = []
-    size = 0
+    size, seen = 0, repository.index.state().seen
+    repository.reader.require(seen)
     for row, item in repository.reader.items(rows, repository.domain):
         head = _header(repository, row, asked)
         if item is None:
@@ -214,6 +215,7 @@ def _records(call: _Call, rows: Sequence[IndexRow], form: RecordFormat, asked: s
         size += len(records[-1])
         if size > repository.settings.max_page:
             break
+    repository.reader.require(seen)  # again: a rebuild may have begun meanwhile
     return records
 
 

@@ -15,7 +15,7 @@ from oai_support import World, code, file, paper, texts
 from archec.catalogue.model import Changes, Kind, Obi, Position, Run
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import OaiConfig
-from archec.errors import CatalogueError
+from archec.errors import CatalogueError, CatalogueGone
 from archec.oai.follow import Follower
 from archec.oai.sets import SetRules
 from archec.tist import iso
@@ -125,6 +125,30 @@ def test_a_rebuild_changes_no_datestamp_and_ends_no_token(replaced: Replaced) ->
     assert replaced.harvested() == before
     assert texts(replaced.ask("ListRecords", resumptionToken=token), ".//o:datestamp") == page
     assert not replaced.index.state().whole
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_no_older_state_is_told_while_the_catalogue_is_rebuilt(
+    replaced: Replaced, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Its datestamp would be that of the newest, which no harvester would then come back for."""
+    real = replaced.catalogue.obis
+
+    def rebuild(kind: Kind, ids: Collection[str], *, visits: bool = True) -> dict[str, Obi]:
+        monkeypatch.undo()
+        replaced.catalogue.clear()
+        put(replaced.catalogue, *replaced.lots[0])  # type: ignore[arg-type]
+        return real(kind, ids, visits=visits)
+
+    monkeypatch.setattr(replaced.catalogue, "obis", rebuild)
+    if when == "before":
+        rebuild("tobi", ())
+    one = {"identifier": f"oai:{replaced.repository.domain}:RePEc:aaa:s:1", "metadataPrefix": "oai_dc"}
+    with pytest.raises(CatalogueGone, match="is behind the OAI index"):
+        replaced.ask("GetRecord", **one)
+    for position, obis in replaced.lots[1:]:
+        put(replaced.catalogue, position, obis)  # type: ignore[arg-type]
+    assert "changed" in texts(replaced.ask("GetRecord", **one), ".//dc:title")
 
 
 def test_an_older_copy_is_restored(replaced: Replaced, caplog: pytest.LogCaptureFixture) -> None:
