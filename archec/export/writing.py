@@ -15,6 +15,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from warcio.recordloader import ArcWarcRecord
+
+from archec.archive.observing import record_of
 from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
 from archec.export.checking import Extents, VaultFault
@@ -23,7 +26,6 @@ from archec.export.units import Unit, UnitSelection
 from archec.export.vault import TempFile, Vault, WarcFile
 from archec.store.durable import Disk, fsync_dir, hit, storage_errors
 from archec.store.layout import Layout
-from archec.store.reader import open_obi
 from archec.store.sorting import SortedLines
 from archec.warc import records
 from archec.warc.cdxj import IndexLine, index_line
@@ -201,17 +203,9 @@ class _UnitExport:
         if seen.kind == "metadata":
             block = records.loss_block(seen)
             return self._warc().write(records.loss(seen, block)), records.digest_of(block)
-        if seen.kind == "redirect":
-            return self._warc().write(records.redirect(seen, records.http_head(seen))), records.EMPTY
-        if seen.kind == "resource":
-            contents = _contents(self._plan.layout, seen)
-            record = records.resource(seen, contents)
-        else:
-            head = records.http_head(seen)
-            contents = _contents(self._plan.layout, seen, head.headers_buff)
-            record = records.response(seen, head, contents)
-        self._result.payload += contents.size
-        return self._warc().write(record), contents.payload
+        record, contents = _record(self._plan.layout, seen)
+        self._result.payload += contents.size if contents is not None else 0
+        return self._warc().write(record), contents.payload if contents is not None else records.EMPTY
 
     def _warc(self) -> WarcFile:
         """The current file, or a new one if there is none or the current one is large enough."""
@@ -252,8 +246,8 @@ class _UnitExport:
         hit("export.after-index")
 
 
-def _contents(layout: Layout, seen: Observation, head: bytes = b"") -> Contents:
-    """The bytes of an observation, whose record begins with ``head``.
+def _record(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Contents | None]:
+    """The record of a state, and its contents; None for a redirect.
 
     Raises Unusable if they are missing, unreadable, or not those of the catalogue.
     """
@@ -263,17 +257,17 @@ def _contents(layout: Layout, seen: Observation, head: bytes = b"") -> Contents:
         return Unusable(NotExported(code, seen.id, seen.noted, path, message))
 
     try:
-        contents = records.contents_of(open_obi(layout, seen.at or seen.noted, seen.id), head)
+        record, contents = record_of(layout, seen)
     except NotHeld:
         raise unusable("missing", "is not there") from None
     except CorruptArchive as error:
         raise unusable("corrupt", error.message) from error
     except StorageFailed as error:
         raise unusable("unreadable", error.message) from error
-    if contents.sha256 != seen.sha256:
+    if contents is not None and contents.sha256 != seen.sha256:
         contents.stream.close()
         raise unusable("corrupt", f"has the sha256 {contents.sha256}, not {seen.sha256}")
-    return contents
+    return record, contents
 
 
 def _merged(
