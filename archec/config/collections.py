@@ -113,13 +113,18 @@ def read_collections(value: Any) -> Any:
     return [_collection(name, one) for name, one in value.items()]
 
 
-def _collection(name: Any, value: Any) -> dict[str, Any]:
-    if not isinstance(name, str):
-        raise Misfit(f"the name {name!r} of a collection is not text: write '{name}' in quotes")
+def check_name(name: str) -> None:
+    """Raises :class:`Misfit` for what cannot be the name of a collection."""
     if not _NAME.fullmatch(name):
         raise Misfit(f"{name!r} is not a valid name of a collection: it must not contain slashes or blanks")
     if name in RESERVED:
         raise Misfit(f"no collection may be named {name}: that is a path of the server")
+
+
+def _collection(name: Any, value: Any) -> dict[str, Any]:
+    if not isinstance(name, str):
+        raise Misfit(f"the name {name!r} of a collection is not text: write '{name}' in quotes")
+    check_name(name)
     given = _settings(name, value)
     if "sequence" in given:
         others = sorted(set(given) - {"sequence"})

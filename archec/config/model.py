@@ -180,7 +180,7 @@ class AccessConfig:
     default: t.Text = setting("", "The collection behind /web, /wayback and /cdx/search/cdx; empty: the first one.")
     tokens: t.Text = setting("data/access.tokens", "File with the hashed tokens, written by 'archec access token'.")
     audit: t.Text = setting("", "Audit log: a file with one line of JSON per request for a collection; empty: none.")
-    cors: t.Texts = setting((), "Origins of web pages that may use the API, or '*'.")
+    cors: t.Origins = setting((), "Origins of web pages that may use the API, or '*'.")
     rules: t.Rules = setting(
         (),
         "Rules that say what is open, metadata, closed or withdrawn: [{archive: aaa, rights: open}]; the first match "

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from archec.config.collections import KEYS, CollectionConfig, Misfit, ResourceConfig, read_collections
+from archec.config.collections import (
+    DEFAULT_TIMEOUT,
+    KEYS,
+    CollectionConfig,
+    Misfit,
+    ResourceConfig,
+    check_name,
+    read_collections,
+)
 from archec.config.file import load, read_yaml
 from archec.config.model import DEFAULT_FILE, Config
 from archec.errors import ConfigError, unreadable
@@ -135,6 +143,11 @@ def _folders(root: Path, indexes: str, archives: list[Any]) -> dict[str, Any]:
         names = sorted(path.name for path in root.iterdir() if (path / indexes).is_dir())
     except OSError:
         return {}
+    for name in names:
+        try:
+            check_name(name)
+        except Misfit as error:
+            raise Misfit(f"{root / name}: {error}") from error
     places = archives or ["archive"]
     return {
         name: {"index": str(root / name / indexes), "resource": [_below(root / name, place) for place in places]}
@@ -178,8 +191,8 @@ def _with_archives(value: dict[str, Any], archives: list[Any], own: Collection[s
             for step in value["sequence"]
         ]
         return value
-    if value.get("timeout") == 0:
-        del value["timeout"]
+    if str(value.get("timeout")).isdecimal():  # in quotation marks, too
+        value["timeout"] = int(value["timeout"]) or DEFAULT_TIMEOUT
     if archives and not {"archive_paths", "resource"} & set(value):
         value["archive_paths"] = archives
     if isinstance(value.get("archive_paths"), list):

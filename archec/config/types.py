@@ -84,7 +84,9 @@ RIGHTS = ("open", "metadata", "closed", "withdrawn")
 _CODE = r"[^\s:*]+"
 _MIME = r"[^\s/;*]+/(\*|[^\s/;*]+)"
 _HOST_ALONE = r"http://([^:/]+|\[.*\])/"
-UNTIL = r"([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,3}y)?"
+_YEARS = r"[1-9][0-9]{0,2}y"
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_ORIGIN = r"\*|[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+"
 
 
 def _must_be(what: str, pattern: str | None = None, read: Callable[[Any], Any] | None = None) -> Meta:
@@ -155,7 +157,7 @@ def _rules(value: Any) -> Any:
         fixed = {key: _networks(_listed(item)) if key == "networks" else item for key, item in rule.items()}
         if isinstance(fixed.get("until"), (datetime.date, datetime.datetime)):
             fixed["until"] = fixed["until"].isoformat()[:10]  # YAML reads 2027-01-01 as a date
-        if not re.fullmatch(UNTIL, str(fixed.get("until", ""))):
+        if "until" in fixed and not _is_until(str(fixed["until"])):
             raise Misfit(f"rule {number}: until must be a date like 2027-01-01, or years like 1y")
         for key, (is_valid, form) in _CONDITIONS.items():
             if isinstance(fixed.get(key), str) and not is_valid(fixed[key]):
@@ -167,6 +169,12 @@ def _rules(value: Any) -> Any:
             fixed["series"] = f"{_code(fixed['archive'])}:{series}"
         made.append(fixed)
     return made
+
+
+def _is_until(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(re.fullmatch(_YEARS, text) or (re.fullmatch(_DATE, text) and datetime.date.fromisoformat(text)))
+    return False
 
 
 def _code(text: str) -> str:
@@ -311,6 +319,10 @@ Items = Annotated[Literal["both", "tobi", "fobi"], _must_be("both or tobi or fob
 Tree = Literal["archive", "RePEc", "type", "dom", "mim", "col"]
 
 Texts = Annotated[tuple[str, ...], _must_be("text or a list of texts", read=_listed)]
+Origins = Annotated[
+    tuple[Annotated[str, Meta(pattern=rf"\A({_ORIGIN})\Z")], ...],
+    _must_be("'*', or a list of origins in lower case such as [https://papers.example.org]", read=_listed),
+]
 Emails = Annotated[tuple[Email, ...], _must_be("a list of email addresses", read=_listed)]
 Networks = Annotated[tuple[str, ...], _must_be("a list of networks such as [10.1.0.0/16]", read=_networks)]
 Trees = Annotated[tuple[Tree, ...], _must_be("a list of some of archive, RePEc, type, dom, mim, col", read=_listed)]
@@ -332,7 +344,7 @@ AccessCollections = Annotated[
     tuple[CollectionConfig, ...], _must_be("groups: NAME: {index: ..., resource: ...}", read=read_collections)
 ]
 Open = Annotated[Literal["none", "metadata", "content"], _must_be("none, metadata or content")]
-Switch = Annotated[bool, _must_be("on or off", read=lambda value: {"on": True, "off": False}.get(value, value))]
+Switch = Annotated[bool, _must_be("on or off", read=lambda value: value == "on" if value in ("on", "off") else value)]
 Pause = Annotated[float, _must_be("a duration, or off", read=_off)]
 Rules = Annotated[tuple[RuleConfig, ...], _must_be("a list of groups: {archive: aaa, rights: open}", read=_rules)]
 Methods = Annotated[

@@ -191,6 +191,13 @@ def test_what_is_refused_and_how(text: str, told: str) -> None:
         ("rules: [{rights: opn}]", "rule 1: rights must be one of open, metadata, closed, withdrawn"),
         ("rules: [{archve: a, rights: open}]", "rule 1: unknown key archve; did you mean archive?"),
         ("rules: [{rights: closed, until: soon}]", "rule 1: until must be a date"),
+        ("rules: [{rights: closed, until: 0y}]", "rule 1: until must be a date"),
+        ("rules: [{rights: closed, until: '2027-02-30'}]", "rule 1: until must be a date"),
+        ("rules: [{rights: closed, until: 2027-02-30}]", "not valid YAML: day is out of range"),
+        ("cors: x", "must be '*', or a list of origins"),
+        ("cors: ['https://example.org/']", "must be '*', or a list of origins"),
+        ("cors: ['https://Example.org']", "must be '*', or a list of origins"),
+        ("live: []", "must be on or off"),
         ("rules: [{rights: closed, host: 'x.org:8080'}]", "rule 1: host must be a name like example.org"),
         ("rules: [{rights: closed, handle: 'http://x.org/'}]", "rule 1: handle must be one like RePEc:"),
         ("rules: [{rights: closed, url_prefix: x.org/a}]", "rule 1: url_prefix must be a beginning like http://"),
@@ -241,7 +248,7 @@ collections:
   every: $all
   plain: ./index
   group: {index_group: {ia: 'cdx+http://h/cdx /web/'}, timeout: 0, acl_paths: ./acl, title: x}
-  seq: {name: x, sequence: [{index: '${INDEXES}/one', name: near, acl_paths: ./acl}, {index: $live}]}
+  seq: {name: x, sequence: [{index: '${INDEXES}/one', name: near, acl_paths: ./acl, timeout: '10'}, {index: $live}]}
 """)
     monkeypatch.setenv("INDEXES", "/indexes")
     found = load_pywb(file)
@@ -256,7 +263,7 @@ collections:
     assert by_name["plain"].steps[0].sources[0].path == str(tmp_path / "index")
     assert [one.kind for one in by_name["plain"].steps[0].resources] == ["path", "live"]
     assert by_name["group"].steps[0].timeout == 5.0
-    assert by_name["seq"].steps[0].name == "near"
+    assert (by_name["seq"].steps[0].name, by_name["seq"].steps[0].timeout) == ("near", 10.0)
     assert by_name["seq"].steps[0].sources[0].path == "/indexes/one"
     file.write_text("{enable_auto_colls: false, collections: {every: $all, cluster: ./all.summary}}")
     every, cluster = (one.steps[0].sources[0] for one in load_pywb(file).collections)
@@ -266,6 +273,9 @@ collections:
         load_pywb(file)
     file.write_text("# all collections are below collections_root")
     assert [one.name for one in load_pywb(file).collections] == ["one", "two"]
+    (tmp_path / "collections" / "web" / "indexes").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="collections/web: no collection may be named web"):
+        load_pywb(file)
     file.write_text("archive_paths: 5")
     with pytest.raises(ConfigError, match="archive_paths must be a path or a list of paths"):
         load_pywb(file)

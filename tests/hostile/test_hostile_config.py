@@ -28,6 +28,8 @@ WRONG = {
     "code": ("name: !!python/object/apply:os.system [echo]\n", "config.yaml:1: not valid YAML"),
     "a group twice": ("access: {open: none}\nname: x\naccess:\n  cors: []\n", "config.yaml:3: access is given twice"),
     "a key twice": ("fetch: {delay: 1s, deny: [], deny: [x.org]}\n", "config.yaml:1: deny is given twice"),
+    "no such day": ("name: 2027-02-30\n", "not valid YAML: day is out of range"),
+    "no time": ("name: !!timestamp x\n", "not valid YAML"),
     "deep": ("- " * 5000 + "x\n", "config.yaml"),
     "itself": ("fetch: &a\n  robots: *a\n", "fetch.robots"),
     "a list": ("- x\n", "key: value"),
