@@ -6,19 +6,19 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
 from archec.config import FetchConfig
 from archec.config.types import rate_of
 from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, host_of
-from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, Status
+from archec.fileset.status import PlatformHttpError, Status
 from archec.text.sniff import bare_type
 from archec.web.door import Response, Sender, TooLarge, WebError, content, located
 from archec.web.headers import raw_headers, wait_asked, whole
 from archec.web.outcome import Outcome, of_status
-from archec.web.robots import RobotsRules, parse, product_token
+from archec.web.robots import ALLOW_ALL, MAX_SIZE, RobotsRules, RobotsUnknown, product_token, robots_in
 
 _MOST_BYTES = 100_000_000
 """Size limit of a response in bytes; a manifest of 100,000 files has some 60 million."""
@@ -98,7 +98,7 @@ class Asker:
         self._helpers = helpers
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._hosts: dict[str, HostTimes] = {}
-        self._rules: dict[str, RobotsRules | None] = {}
+        self._rules: dict[str, RobotsRules | PlatformHttpError] = {}
         self._learning: dict[str, asyncio.Lock] = {}
         self.requests = 0
         """Requests sent, including those of redirects."""
@@ -247,21 +247,29 @@ class Asker:
         return self._paces[key]
 
     async def allowed(self, url: str) -> bool:
-        """Whether robots.txt allows a URL. If robots.txt cannot be fetched, everything is allowed."""
+        """Whether robots.txt allows a URL. Raises PlatformHttpError if that is unknown in this run, because robots.txt
+        cannot be fetched."""
         if self._config.robots == "ignore" or url.startswith("ftp:"):
             return True
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         async with self._learning.setdefault(origin, asyncio.Lock()):
             if origin not in self._rules:
-                found = None
-                with suppress(PlatformHttpError, PlatformRestrictedError, WebError):
-                    async with self.request(f"{origin}/robots.txt", {}) as (response, _):
-                        if response.status_code == 200:
-                            found = parse(await content(response, 512_000), product_token(self._agent))
-                self._rules[origin] = found
+                self._rules[origin] = await self._learn(f"{origin}/robots.txt")
         rules = self._rules[origin]
-        return rules is None or rules.allows(url)
+        if isinstance(rules, PlatformHttpError):
+            raise PlatformHttpError(rules.message, status=rules.status)
+        return rules.allows(url)
+
+    async def _learn(self, url: str) -> RobotsRules | PlatformHttpError:
+        """Requests a robots.txt. Returns its rules, or why they are unknown."""
+        try:
+            async with self.request(url, {}) as (response, fields):
+                content = (await response.upto(MAX_SIZE))[:MAX_SIZE]
+                found = robots_in(response.status_code, fields, content, product_token(self._agent))
+        except PlatformHttpError as error:
+            return ALLOW_ALL if error.status is Status.BAD_REDIRECT else error
+        return PlatformHttpError(f"{host_of(url)}: {found.message}") if isinstance(found, RobotsUnknown) else found
 
 
 def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:

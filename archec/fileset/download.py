@@ -47,6 +47,8 @@ _GRACE = Tuning().rate_grace
 _DROPPED = frozenset({"location", "link"})
 UNPACKED = "x-archive-orig-content-encoding"
 """Replaces the Content-Encoding header of a response whose body is stored decompressed."""
+_NO_REQUEST = {status: status for status in (Status.BLOCKED_ADDRESS, Status.SKIP_URL_BLOCKLIST)}
+"""What keeps a file from being requested at all."""
 _ZIP = "application/zip"
 PAGE = "text/html"
 """The value of ``NotFetched.received`` for a login or error page that was sent with status 200 instead of the file."""
@@ -178,8 +180,7 @@ class _Transfer:
                 most = max(most, now)
                 if failures > self._of.config.retries or attempts >= _MOST_ATTEMPTS:
                     self.keep()
-                    status = error.status if error.status is Status.BLOCKED_ADDRESS else Status.ERROR_PLATFORM_DOWNLOAD
-                    return NotFetched(status, error.message)
+                    return NotFetched(_NO_REQUEST.get(error.status, Status.ERROR_PLATFORM_DOWNLOAD), error.message)
 
     async def _take_up(self, left: Download) -> FobiBody | NotFetched | None:
         """Takes over the partial download of an earlier process. Returns its outcome if it is complete; else the next

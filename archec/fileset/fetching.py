@@ -25,7 +25,7 @@ from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import FobiBody, file_item, replaced_item
 from archec.fileset.redaction import public_text
-from archec.fileset.status import Status
+from archec.fileset.status import PlatformHttpError, Status
 from archec.ids import normalise_url
 from archec.store.reader import open_obi
 from archec.text.sniff import bare_type, sniff
@@ -129,8 +129,11 @@ async def _fetch_one(
             work.keep(item, held)
             work.downloader.ledger.over([obi])
             return _whole_file(file, held, tist, Status.EXISTS)
-    if helper is not None and not helper.is_documented and not await work.asker.allowed(url):
-        return _failed(file, Status.ROBOTS, "robots.txt does not allow it")
+    try:
+        if helper is not None and not helper.is_documented and not await work.asker.allowed(url):
+            return _failed(file, Status.ROBOTS, "robots.txt does not allow it")
+    except PlatformHttpError as error:
+        return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, error.message)
     body = await work.downloader.fetch(file, url, obi, helper, room)
     if isinstance(body, NotFetched):
         return _failed(file, body.status, body.message, body.received)

@@ -20,6 +20,7 @@ import asyncio
 import re
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from protego import Protego
@@ -178,22 +179,26 @@ class RobotsCache:
             self._client.progress(response.received, 0)
         if 300 <= status < 400 and fields.get("location"):
             return location_of(url, fields["location"])
-        outcome = of_status(status)
-        if outcome in (Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TRUNCATED) or status == 304:
-            wait = wait_asked(fields, time.time()) if status in BUSY else 0.0
-            text = f"robots.txt is not available: HTTP {status}"
-            return RobotsUnknown(Outcome.SERVER_ERROR, text, again=not wait, wait=wait)
-        if not 200 <= status < 300:
-            return ALLOW_ALL
-        body = unpack(content, fields.get("content-encoding", ""), MAX_SIZE)
-        if body is None:
-            return RobotsUnknown(Outcome.SERVER_ERROR, "robots.txt has an encoding that was not requested")
-        if len(body) >= MAX_SIZE:  # drop the last line: a truncated rule would forbid or allow more
-            body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
-        try:
-            return parse(body, self._token)
-        except ValueError:
-            return RobotsUnknown(Outcome.SERVER_ERROR, "robots.txt cannot be read")
+        return robots_in(status, fields, content, self._token)
+
+
+def robots_in(status: int, fields: Mapping[str, str], content: bytes, token: str) -> Robots:
+    """The rules for the product ``token`` in a response, of whose body ``content`` is at most ``MAX_SIZE`` bytes."""
+    if of_status(status) in (Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TRUNCATED) or status == 304:
+        wait = wait_asked(fields, time.time()) if status in BUSY else 0.0
+        text = f"robots.txt is not available: HTTP {status}"
+        return RobotsUnknown(Outcome.SERVER_ERROR, text, again=not wait, wait=wait)
+    if not 200 <= status < 300:
+        return ALLOW_ALL
+    body = unpack(content, fields.get("content-encoding", ""), MAX_SIZE)
+    if body is None:
+        return RobotsUnknown(Outcome.SERVER_ERROR, "robots.txt has an encoding that was not requested")
+    if len(body) >= MAX_SIZE:  # drop the last line: a truncated rule would forbid or allow more
+        body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
+    try:
+        return parse(body, token)
+    except ValueError:
+        return RobotsUnknown(Outcome.SERVER_ERROR, "robots.txt cannot be read")
 
 
 def product_token(agent: str) -> str:

@@ -978,6 +978,32 @@ def test_robots_bind_pages_and_not_documented_apis(filesets: Filesets, platform:
     (last_resort,) = filesets.ingest(f"{platform.url}/data/7")
     assert [file.status for file in last_resort.manifest or ()] == ["robots", "success"]
     assert "/data/p" not in filesets.asked()
+    platform.bodies["/robots.txt"] = b"User-agent: *\nDisallow: /data/p\n#" + b"x" * 600_000
+    assert filesets.ingest(f"{platform.url}/data/p")[0].status == "robots", "the rest of a large one is not read"
+
+
+def test_robots_that_cannot_be_had_are_no_permission(filesets: Filesets, platform: Platform) -> None:
+    url, page = zenodo(platform, 7, {"p": 10}), f"{platform.url}/data/7"
+    platform.bodies["/robots.txt"] = 500
+    assert filesets.ingest(url)[0].status == "success-file"
+    with playing() as node:
+        platform.bodies["/data/7"] = f'<html><link rel="item" href="{node.url}/q"></html>'.encode()
+        node.files["/q"], node.bodies["/robots.txt"] = b"q", 503
+        (result,) = filesets.ingest(page)
+        assert (result.status, "not available: HTTP 500" in (result.message or "")) == ("no-capture", True)
+        assert result.due is not None
+        assert "/data/7" not in filesets.asked()
+        del platform.bodies["/robots.txt"]
+        (result,) = filesets.ingest(page)
+        assert [file.status for file in result.manifest or ()] == ["error-platform-download"]
+        node.redirects["/robots.txt"] = "gopher://h/"
+        assert filesets.ingest(page)[0].status == "success-file"
+
+
+def test_a_file_that_must_not_be_fetched_is_no_failure_of_the_platform(folder: Path, platform: Platform) -> None:
+    filesets = make_archive(folder, platform, fetch={"deny": [{"urls": ["*/files/p*"], "reason": "not wanted"}]})
+    (result,) = filesets.ingest(zenodo(platform, 7, {"p": 10, "q": 10}))
+    assert [file.status for file in result.manifest or ()] == ["skip-url-blocklist", "success"]
 
 
 def test_a_landing_page_that_cannot_be_had_says_why_and_when_again(folder: Path, platform: Platform) -> None:
