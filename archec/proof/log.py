@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +15,7 @@ from archec.catalogue.records import Fork
 from archec.errors import BrokenChain
 from archec.proof.merkle import Tree, leaf_hash
 from archec.proof.seal import Seal
-from archec.store.durable import atomic_write, read_file, storage_errors
+from archec.store.durable import atomic_write, fsync_file, read_file, storage_errors
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, read_batches
 from archec.store.layout import Layout
 
@@ -73,7 +72,7 @@ def chain(layout: Layout, after: State | None = None) -> Iterator[LoggedBatch]:
             head = batch.sha256
             yield LoggedBatch(journal, batch)
         if not journal.finished:
-            _make_durable(journal.path)
+            fsync_file(journal.path)  # one that is finished in the meantime is durable
     if not found:
         raise BrokenChain(f"{layout.runs}: batch {after.batch} of run {after.run} is not there any more, or is another")
 
@@ -95,19 +94,6 @@ def digest_of(files: Iterable[JournalFile], run: int) -> str:
         if journal.tist < run and (status := status_of(journal)) is not None:
             digest.update(f"{journal.path.name} {status[0]}\n".encode())
     return digest.hexdigest()
-
-
-def _make_durable(path: Path) -> None:
-    """Ensures that what can be read of an open journal survives a power failure."""
-    with storage_errors(path):
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return  # finished in the meantime, and therefore durable
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def hashed(layout: Layout, after: State | None = None) -> Iterator[State]:

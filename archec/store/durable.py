@@ -291,6 +291,17 @@ def temporary_file(disk: Disk, dir_fd: int, directory: str) -> Iterator[tuple[in
         os.close(fd)
 
 
+def fsync_file(path: str | Path, *, disk: Disk | None = None) -> None:
+    """Syncs a file. Does nothing if it is gone."""
+    where = os.fspath(path)
+    with storage_errors(where), suppress(FileNotFoundError):
+        fd = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            (disk or Disk()).fsync(fd, where)
+        finally:
+            os.close(fd)
+
+
 def fsync_dir(path: str | Path, *, disk: Disk | None = None) -> None:
     """Syncs the names in the directory at ``path``."""
     with open_directory(path) as fd:

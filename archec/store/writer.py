@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
 from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
-from archec.store.durable import Data, Disk, create_temp, failure, hit, is_temp, storage_errors
+from archec.store.durable import Data, Disk, create_temp, failure, fsync_file, hit, is_temp, storage_errors
 from archec.store.layout import RUNS, Layout
 from archec.store.reader import Directories, Reader, link_text, look
 from archec.tist import tist_path
@@ -250,13 +250,7 @@ class Writer(Reader):
     def _sync_file(self, temp: str) -> None:
         """Syncs one temporary file; if it is gone, :meth:`_place` reports it."""
         _temp_parts(temp)
-        where = f"{self.layout.root}/{temp}"
-        with storage_errors(where), suppress(FileNotFoundError):
-            fd = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                self.disk.fsync(fd, where)
-            finally:
-                os.close(fd)
+        fsync_file(f"{self.layout.root}/{temp}", disk=self.disk)
 
     def _place(self, placement: Placement, touched: dict[str, None]) -> CommitResult:
         temp, tist, id, sha256 = placement  # noqa: A001
