@@ -6,6 +6,7 @@ An audit reads every line of every journal. Patterns find the lines about held b
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection
 from itertools import islice
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from archec.catalogue.model import Kind
 from archec.catalogue.records import ObiChange, decode
 from archec.errors import CatalogueError, CorruptJournal
 from archec.history import History
+from archec.ids import is_fileset, is_url
 from archec.tist import MAX_TIST
 
 _SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","size":([0-9]{1,18})')
@@ -117,10 +119,12 @@ Known = History | ObiState
 def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
     """The histories of those of ``ids`` that are in the catalogue."""
     found = _scanned(catalogue, [obi for obi in ids if obi.startswith(_TOBI)])
-    kinds: tuple[Kind, ...] = ("fobi", "fileset", "tobi")  # last, as most tobis were found; any id may be a handle
-    for kind in kinds:
-        if rest := [obi for obi in ids if obi not in found]:
-            found.update((obi.id, obi.history) for obi in catalogue.obis(kind, rest).values() if obi.history)
+    rest: defaultdict[Kind, list[str]] = defaultdict(list)
+    for obi in ids:
+        if obi not in found:
+            rest["fobi" if is_url(obi) else "fileset" if is_fileset(obi) else "tobi"].append(obi)
+    for kind, wanted in rest.items():
+        found.update((obi.id, obi.history) for obi in catalogue.obis(kind, wanted).values() if obi.history)
     return found
 
 

@@ -40,6 +40,9 @@ ABSENT = EllipsisType
 _IN = 1000
 """Ids in one query."""
 
+_IN_CHARACTERS = 3_000_000
+"""Characters of all ids in one query, which MongoDB limits to 16 MB of UTF-8."""
+
 _DATABASE = "archec"
 """The default database."""
 
@@ -82,6 +85,8 @@ def connect(url: str) -> Database[Document]:
     shown = redact(url)
     try:
         parsed = parse_uri(url, warn=False) if url.startswith("mongodb:") else None
+        if parsed and "@" in url.partition("?")[0] and parsed["username"] is None:
+            raise ValueError("a slash in the password that is not escaped")
         given = {name.lower() for name in parsed["options"]} if parsed else set()
         options = {name: value for name, value in _OPTIONS.items() if name.lower() not in given}
         client: MongoClient[Document] = MongoClient(url, **options)
@@ -185,6 +190,12 @@ def _brief(error: PyMongoError) -> str:
     return text if len(text) <= 300 else f"{text[:300]}..."
 
 
+def parts_of(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The ids in parts for one query each."""
+    size = min(_IN, _IN_CHARACTERS // max(map(len, ("x", *ids))))
+    return (ids[i : i + size] for i in range(0, len(ids), size))
+
+
 class PagedReader:
     """Reads the collections of a database. ``shapes`` are those of their documents, ``shown`` names the database in
     messages."""
@@ -209,9 +220,8 @@ class PagedReader:
         where: Document | None = None,
     ) -> Iterator[Document]:
         """Yields the documents with one of these values in a field, in no particular order."""
-        known = [value for value in values if is_text(value)]
-        for i in range(0, len(known), _IN):
-            yield from self.page(name, {**(where or {}), field: {"$in": known[i : i + _IN]}}, (), 0, fields)
+        for part in parts_of([value for value in values if is_text(value)]):
+            yield from self.page(name, {**(where or {}), field: {"$in": part}}, (), 0, fields)
 
     def by_key(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from pymongo import ReplaceOne, UpdateOne
 
-from archec.catalogue.mongo_server import open_database, translated
+from archec.catalogue.mongo_server import open_database, parts_of, translated
 from archec.errors import CatalogueError
 from archec.oai.index import ITEM_KINDS, Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
 from archec.oai.sets import with_ancestors
@@ -56,7 +56,8 @@ class MongoIndex(Index):
         self, chunk: Mapping[str, IndexEntry], state: IndexState, stamp: int, *, force: bool
     ) -> tuple[int, dict[str, IndexEntry]]:
         with translated(self.name):
-            old = {found["_id"]: found for found in self._items.find({"_id": {"$in": sorted(chunk)}})}
+            parts = parts_of(sorted(chunk))
+            old = {found["_id"]: found for part in parts for found in self._items.find({"_id": {"$in": part}})}
             changed = {local: entry for local, entry in chunk.items() if force or _differs(entry, old.get(local))}
             last = self.state().last
             stamp = max(last, stamp)
@@ -68,14 +69,15 @@ class MongoIndex(Index):
         return stamp, changed
 
     def _put(self, documents: Sequence[Document]) -> None:
-        # Sets before items, so that every set in an item's document can be listed.
-        paths = {path for document in documents for path in document["m"] if path}
-        if paths:
+        # Sets before items, so that every set in an item's document can be listed. In parts, as the server's response
+        # contains the ids that are new.
+        for part in parts_of(sorted({path for document in documents for path in document["m"] if path})):
             self._sets.bulk_write(
-                [UpdateOne({"_id": path}, {"$setOnInsert": {"_id": path}}, upsert=True) for path in sorted(paths)],
-                ordered=False,
+                [UpdateOne({"_id": path}, {"$setOnInsert": {"_id": path}}, upsert=True) for path in part], ordered=False
             )
-        self._items.bulk_write([ReplaceOne({"_id": d["_id"]}, d, upsert=True) for d in documents], ordered=False)
+        items = {document["_id"]: document for document in documents}
+        for part in parts_of(list(items)):
+            self._items.bulk_write([ReplaceOne({"_id": one}, items[one], upsert=True) for one in part], ordered=False)
 
     def _put_state(self, state: IndexState) -> None:
         document = {"_id": "state", "version": _VERSION, **state._asdict()}

@@ -11,14 +11,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import pymongo
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, tree, verified
 from gather_site import Site, pdf
 from gather_support import Member, archec_inline, killing, make, run, start_cli, tarball, template, until
 
 from archec.archive.budget import Budget
+from archec.archive.opening import opened
 from archec.audit import fixity as fixity_module
 from archec.audit.copies import UrlCopy
+from archec.audit.expected import histories
 from archec.audit.journals import size_of
 from archec.audit.last_checked import Checked, Memory, fixity, memory_path
 from archec.audit.opening import opened_for_audit
@@ -479,3 +482,17 @@ def test_with_mongodb(mongodb_url: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert checked(world)[1] == []
     flip(config.store_path / world.layout.path(978307200, "RePEc:aaa:sss:7"))
     assert codes(verified(world)[1]) == ["corrupt"]
+
+
+def test_only_the_collections_of_the_ids_are_asked(mongodb_url: str, tmp_path: Path) -> None:
+    config = make(tmp_path / "archive", {"database": mongodb_url})
+    member = Member("aaa/sss/1.rdf", template("RePEc:aaa:sss:1").encode())
+    run(config, tarball(tmp_path / "RePEc_2001-01-01.tar", [member]))
+    with pymongo.MongoClient[dict[str, object]](mongodb_url) as client, opened(config) as archive:
+        database = client.get_default_database()
+        database.command("profile", 2)
+        found = histories(archive.catalogue, ["RePEc:aaa:sss:1", "RePEc:aaa:sss:2"])
+        asked = database["system.profile"].distinct("ns", {"op": "query"})
+        database.command("profile", 0)
+    assert list(found) == ["RePEc:aaa:sss:1"]
+    assert {str(name).partition(".")[2] for name in asked} == {"mi", "entries", "versions", "claims"}

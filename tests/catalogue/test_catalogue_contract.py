@@ -36,6 +36,7 @@ from archec.catalogue.model import (
 from archec.catalogue.open import open_catalogue
 from archec.errors import CatalogueError
 from archec.history import History
+from archec.ids import MAX_ID
 
 Opener = Callable[..., Catalogue]
 
@@ -100,6 +101,12 @@ def test_reading_many_ids_at_once(catalogue: Catalogue) -> None:
     assert len(catalogue.obis("tobi", {f"t{i}" for i in range(5000)})) == 2500
     assert len(catalogue.obis("fobi", [f"f{i}" for i in range(5000)])) == 2500
     assert catalogue.obis("tobi", []) == {}
+
+
+def test_reading_many_of_the_longest_ids_at_once(catalogue: Catalogue) -> None:
+    catalogue.write(lot(1, tobi("a")))
+    longest = [str(i).ljust(MAX_ID, "\N{CJK UNIFIED IDEOGRAPH-4E2D}") for i in range(400)]
+    assert catalogue.obis("tobi", [*longest, "a", ""]) == {"a": tobi("a")}
 
 
 def test_a_later_write_replaces(catalogue: Catalogue) -> None:

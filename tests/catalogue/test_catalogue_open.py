@@ -14,6 +14,7 @@ SECRETS = (
     "mongodb://user:s3cret@127.0.0.1:1/db",
     "mongodb://user:s3cret@127.0.0.1:1/db?authSource=admin&w=0",
     "mongodb://user:s3cret/x@127.0.0.1:1/db",
+    "mongodb://s3cret:1234/x@127.0.0.1:1/db",
     "mongodb://user:x@s3cret@127.0.0.1:1/db",
     "mongodb://user:s3cret:y@127.0.0.1:1/db",
     "mongodb://s3cret@127.0.0.1:notaport/db",

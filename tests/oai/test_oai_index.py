@@ -17,6 +17,7 @@ from oai_support import DOMAIN, NOON, World, code, file, paper, texts
 
 from archec.config import OaiCollectionConfig, OaiConfig
 from archec.errors import CatalogueError
+from archec.ids import MAX_ID
 from archec.oai.index import Index, IndexEntry, IndexRow, ListQuery, SortKey
 from archec.oai.index_mongo import MongoIndex
 from archec.oai.index_sqlite import SQLiteIndex
@@ -131,6 +132,12 @@ def test_hostile_names(index: Index) -> None:
     put(index, *(IndexEntry("tobi", name, name, 5, 5, False, ("a:!00",)) for name in names))
     assert sorted(row.local for row in every(index)) == sorted(names)
     assert all(index.find(name) for name in names)
+
+
+def test_a_chunk_of_the_longest_names(index: Index) -> None:
+    names = [str(i).ljust(MAX_ID, "\N{CJK UNIFIED IDEOGRAPH-4E2D}") for i in range(400)]
+    entries = [IndexEntry("tobi", name, name, 5, 5, False, ()) for name in names]
+    assert (put(index, *entries), put(index, *entries)) == (400, 0)
 
 
 def test_the_state_is_kept(tmp_path: Path) -> None:
