@@ -22,7 +22,7 @@ from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.result import FilesetFile
 from archec.ids import is_fileset, normalise_url, parse_fileset, target_uri, urlkey
-from archec.store.reader import Reader
+from archec.store.reader import Reader, spoilt
 from archec.tist import MAX_TIST, iso
 from archec.units import counted
 from archec.warc.cdxj import timestamp
@@ -45,7 +45,7 @@ class HeldFileset(NamedTuple):
 
 
 def read_manifest(archive: Archive, fileset: Obi, tist: int) -> Manifest:
-    """Reads the manifest noted at ``tist``. Raises NotHeld and CorruptArchive."""
+    """Reads the manifest noted at ``tist``. Raises CorruptArchive."""
     return decode(_stored(archive, fileset, tist), f"{fileset.id} at {tist}", Manifest)
 
 
@@ -55,9 +55,14 @@ def read_heading(archive: Archive, fileset: Obi, tist: int) -> Heading:
 
 
 def _stored(archive: Archive, fileset: Obi, tist: int) -> bytes:
-    """The bytes of the manifest noted at ``tist``. Raises NotHeld and CorruptArchive."""
-    with Reader(archive.layout) as reader:
-        return reader.read(fileset.bytes_at(tist), fileset.id, fileset.history.as_dict().get(tist) or "")
+    """The bytes of the manifest noted at ``tist``. Raises CorruptArchive."""
+    place, state = fileset.bytes_at(tist), fileset.history.as_dict().get(tist) or ""
+    try:
+        with Reader(archive.layout) as reader:
+            return reader.read(place, fileset.id, state)
+    except NotHeld as error:
+        where = f"{archive.layout.root}/{archive.layout.path(place, fileset.id)}"
+        raise spoilt(f"{where}: is missing, but sha256 {state} was noted there") from error
 
 
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:
@@ -80,13 +85,20 @@ def find_fileset(archive: Archive, asked: str) -> HeldFileset:
         raise _not_held(archive.catalogue, asked)
     if state not in (there for _, there in obi.history):
         state = ""  # of a failed ingest
+    damage: CorruptArchive | None = None
     for tist, there in _last_noted_first(obi) if version else reversed(list(obi.history)):
         if there is None or (state and there != state):
             continue
-        manifest = read_manifest(archive, obi, tist)
+        try:
+            manifest = read_manifest(archive, obi, tist)
+        except CorruptArchive as error:
+            if not version:
+                raise
+            damage = error  # of another version, perhaps
+            continue
         if not version or version in (manifest.version, manifest.platform_id):
             return HeldFileset(obi, tist, there, manifest)
-    raise _not_held(archive.catalogue, asked)
+    raise damage or _not_held(archive.catalogue, asked)
 
 
 def _not_held(catalogue: Catalogue, asked: str) -> NotHeld:

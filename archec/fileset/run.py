@@ -26,7 +26,7 @@ from archec.archive.runs import end_run, next_run, stop_run
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunStart
 from archec.config import Config
-from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest_of_items
+from archec.errors import ArchecError, CorruptArchive, Exit, StorageFailed, StorageFull, gravest_of_items
 from archec.fileset.asking import Asker
 from archec.fileset.context import IngestOptions, Work, at_once
 from archec.fileset.download import BudgetSpent, Counter, Downloader
@@ -279,6 +279,8 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
         is_late = deadline is not None and time.monotonic() >= deadline
         if isinstance(error, BudgetSpent) or (is_late and isinstance(error, asyncio.TimeoutError)):
             return failure(request, text, PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET))
+        if isinstance(error, CorruptArchive):  # a damaged manifest
+            return failure(request, text, error)
         if isinstance(error, ArchecError) and not isinstance(error, WebError):
             raise
         _log.exception("%s", public_text(request.base_url)[:300])

@@ -196,6 +196,25 @@ def test_verify_counts_what_is_not_held(filesets: Filesets, platform: Platform) 
     assert rows(filesets, "verify", url) == [{"type": "summary", "files": 3, "held": 2, "not_held": 1, "wrong": 0}]
 
 
+def test_a_damaged_manifest_is_that_of_its_version_and_ends_its_own_request_only(
+    filesets: Filesets, platform: Platform
+) -> None:
+    old, new = zenodo(platform, 7, {"p": 10}), zenodo(platform, 8, {"p": 11})
+    filesets.ingest(old, new)
+    with filesets.archive() as archive:
+        name = find_fileset(archive, new).obi.id
+        path = archive.layout.root / archive.layout.path(find_fileset(archive, new).tist, name)
+    for damage in (b"{", None):
+        path.chmod(0o600)
+        path.write_bytes(damage) if damage is not None else path.unlink()
+        assert rows(filesets, "show", f"{name}@7")[0]["version"] == "7"
+        for asked in (name, f"{name}@8"):
+            assert archec_inline(filesets.config, "fileset", "show", asked).code == 6
+        broken, *others = filesets.ingest(new, zenodo(platform, 20, {"q": 10}, concept=19))
+        assert (broken.status, str(path) in (broken.message or "")) == ("error-storage", True)
+        assert others[0].hit
+
+
 def test_exports_say_what_is_not_held(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
     url = zenodo(platform, 7, {"p": 10, "q": 10})
     platform.files.pop("/api/records/7/files/q/content")
