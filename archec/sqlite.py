@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
@@ -66,6 +66,18 @@ class Database(Closing):
             except sqlite3.Error:
                 self.connection.close()
                 raise
+        self._file = self._present()
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another file, or none, is now at the path: what is read is what the old one held."""
+        return self._present() != self._file
+
+    def _present(self) -> tuple[int, int] | None:
+        with suppress(OSError):
+            found = os.stat(self.path)
+            return found.st_dev, found.st_ino
+        return None
 
     def close(self) -> None:
         """Closes the file; the last connection checkpoints the log."""

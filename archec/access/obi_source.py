@@ -6,7 +6,7 @@ with a trailing slash), all of them are looked up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import IO
@@ -42,6 +42,11 @@ class OwnSource(LocalSource):
     def __init__(self, name: str, archive: Archive | None) -> None:
         super().__init__(name)
         self._archive = archive
+
+    def faults(self) -> Iterable[str]:
+        if self._archive is not None and self._archive.catalogue.is_replaced:
+            return [f"the catalogue of {self._archive.config.base} was replaced: restart the server to read it"]
+        return ()
 
     def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
         if self._archive is None:

@@ -31,7 +31,7 @@ _MAX_REGEX_MEMORY = 1 << 20
 _NUMBER = re.compile(r"-?[0-9]{1,12}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ANY_SCHEME = re.compile(r"^\s*[A-Za-z][A-Za-z0-9+.-]*://(?=[^/])")
-_ESCAPED_SCHEME = re.compile(r"(?:https?|ftp|urn)%3A", re.I)
+_ESCAPED_SCHEME = re.compile(r"(?:https?|ftp|urn|RePEc)%3A", re.I)
 _ONE_SLASH = re.compile(r"^((?:https?|ftp):)/(?!/)", re.I)
 _HOST_PORT = re.compile(r"[^/?#]*:[0-9]+([/?#]|$)")
 _OTHER_SCHEMES = ("urn:", "dns:", "mailto:", "whois:", "warcinfo:", "filedesc:", "urn-")

@@ -13,10 +13,10 @@ import secrets
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from archec.access.index_files import Stamp, stamp_of
 from archec.config import Config
@@ -35,7 +35,7 @@ class Token(Struct, frozen=True, forbid_unknown_fields=True):
     at which it expires, 0 for never."""
 
     name: str
-    hash: str
+    hash: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     rights: tuple[Right, ...]
     collections: tuple[str, ...] = ()
     until: int = 0
@@ -138,5 +138,5 @@ def _read(path: Path) -> tuple[Token, ...]:
         return msgspec.json.decode(path.read_bytes(), type=_Contents).tokens
     except OSError as error:
         raise unreadable(path, error) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not a token file: {error}") from error

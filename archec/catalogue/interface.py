@@ -83,6 +83,11 @@ class Catalogue(Closing, ABC):
 
     url: str
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another file, or none, is now at its path: what is read is what the old one held."""
+        return False
+
     @abstractmethod
     def position(self) -> Position:
         """The position in the journals up to which they are applied; ``Position()`` for an empty catalogue."""

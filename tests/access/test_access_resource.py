@@ -8,6 +8,7 @@ import gc
 import gzip
 import io
 import json
+import shutil
 import sys
 import unittest.mock
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from contextlib import closing
 from hashlib import sha1
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -504,6 +506,20 @@ def test_a_loss_is_told_by_timemap_and_timegate(own: tuple[str, Config]) -> None
             assert f'; rel="archec.lost"; seen="{told["seen"]}"; from="{told["from"]}"' in link
             assert all(row["tist"] < moment.tist for row in rows(get.get(f"/own/index?url={uri}&output=json").text))
         assert "archec.lost" not in get.get(f"/own/timemap/json/{target_uri(held)}").json()
+        escaped = get.get(f"/own/timemap/json/{quote(held, safe='')}").json()
+        assert escaped["mementos"] == get.get(f"/own/timemap/json/{held}").json()["mementos"]
+
+
+def test_a_catalogue_that_was_replaced_is_a_fault(own: tuple[str, Config], tmp_path: Path) -> None:
+    catalogue = tmp_path / "catalogue.sqlite"
+    shutil.copy(own[1].base / "data" / "catalogue.sqlite", catalogue)
+    config = dataclasses.replace(own[1], database=f"sqlite:///{catalogue}")
+    with opened(config) as archive, serving(config, archive) as url, client(url) as get:
+        assert get.get("/healthz").status_code == 200
+        shutil.copy(catalogue, tmp_path / "new")
+        (tmp_path / "new").rename(catalogue)
+        answer = get.get("/healthz")
+        assert (answer.status_code, "was replaced: restart the server" in answer.text) == (503, True)
 
 
 @pytest.mark.parametrize("packed", [True, False])

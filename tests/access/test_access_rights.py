@@ -200,11 +200,12 @@ def test_tokens_that_cannot_be_read_are_a_fault_until_they_can(tmp_path: Path) -
     path = config.path(config.access.tokens)
     gate, told = Gate(config), f"Bearer {READER}"
     contents = path.read_bytes()
-    path.write_bytes(b"{")
-    with pytest.raises(Refused) as refused:
-        gate.enter(told, "192.0.2.1")
-    gate.look()
-    assert (refused.value.http_status, "is not a token file" in gate.fault) == (503, True)
+    for wrong in (b"{", contents.replace(b"reader", b"\xff"), contents.replace(hash_of(READER).encode(), "é".encode())):
+        path.write_bytes(wrong)
+        with pytest.raises(Refused) as refused:
+            gate.enter(told, "192.0.2.1")
+        gate.look()
+        assert (refused.value.http_status, "is not a token file" in gate.fault) == (503, True), wrong
     path.write_bytes(contents)
     gate.look()
     token = gate.enter(told, "192.0.2.1").token
