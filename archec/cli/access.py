@@ -23,6 +23,7 @@ from archec.archive.opening import opened
 from archec.cli.common import (
     DATE,
     PATH,
+    NamedPath,
     config_option,
     find_cited,
     is_citation,
@@ -236,7 +237,7 @@ def _feed(
 
 _files_argument = click.argument(
     "files", nargs=-1, metavar="[FILE]...",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, readable=False, path_type=Path),
+    type=NamedPath(exists=True, dir_okay=False, allow_dash=True),
 )  # fmt: skip
 
 

@@ -55,11 +55,23 @@ class _Parsed(click.ParamType):  # type: ignore[type-arg]  # it takes one in new
             raise UsageError(f"{option}{error.message}", hint=error.hint) from error
 
 
+class NamedPath(click.Path):
+    """A path, which is not empty: an empty one, as of a variable that is not set, would be the working directory."""
+
+    def __init__(self, **allowed: bool) -> None:
+        super().__init__(readable=False, path_type=Path, **allowed)  # where it is opened, a message says whose it is
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 DATE, WHEN = _Parsed("date", parse_when), _Parsed("when", parse_when)
 DURATION, SIZE, SHARE = _Parsed("duration", parse_duration), _Parsed("size", parse_size), _Parsed("share", parse_share)
-PATH = click.Path(readable=False, path_type=Path)  # readable: where it is opened, a message says whose it is
-FILE = click.Path(dir_okay=False, readable=False, path_type=Path)
-READABLE = click.Path(exists=True, dir_okay=False, readable=False, path_type=Path)
+PATH = NamedPath()
+FILE, DIRECTORY = NamedPath(dir_okay=False), NamedPath(file_okay=False)
+READABLE = NamedPath(exists=True, dir_okay=False)
 
 pywb_option = click.option(
     "--pywb", "pywb_file", type=FILE, metavar="FILE", help="Also use the collections of a pywb config.yaml."

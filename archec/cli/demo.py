@@ -9,6 +9,7 @@ from shlex import quote
 import click
 
 from archec.catalogue.open import open_catalogue
+from archec.cli.common import DIRECTORY
 from archec.cli.coverage import coverage
 from archec.cli.lost import lost
 from archec.cli.report import report
@@ -22,7 +23,7 @@ from archec.terminal.progress import meter_for
 
 
 @click.command()
-@click.argument("directory", type=click.Path(file_okay=False, readable=False, path_type=Path), required=False)
+@click.argument("directory", type=DIRECTORY, required=False)
 @click.pass_context
 def demo(context: click.Context, directory: Path | None) -> None:
     """Gather a small web site three times and show the result.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import DATE, leave, opened, report_options, warn_if_unknown
+from archec.cli.common import DATE, DIRECTORY, leave, opened, report_options, warn_if_unknown
 from archec.errors import Exit, UsageError
 from archec.export.checking import VaultFault
 from archec.export.run import ExportSummary, VaultCheck, export_warc, verify_vault
@@ -29,7 +29,7 @@ def export() -> None:
 
 
 @export.command()
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, readable=False, path_type=Path))
+@click.argument("folder", metavar="DIR", type=DIRECTORY)
 @click.option("--archive", metavar="CODE", help="Only this archive, e.g. aaa.")
 @click.option("--series", metavar="S", help="Only this series: aaa:ssssss, or ssssss with --archive.")
 @click.option("--since", type=DATE, help="Only states seen at this time or later.")

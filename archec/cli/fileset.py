@@ -15,6 +15,7 @@ import msgspec
 from archec.archive.budget import Budget
 from archec.catalogue.model import Ingest
 from archec.cli.common import (
+    DIRECTORY,
     DURATION,
     PATH,
     SIZE,
@@ -323,7 +324,7 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
     "--as", "form", type=click.Choice(list(WRITERS)), required=True, metavar="FORM", help=f"{', '.join(WRITERS)}."
 )
 @click.option("--fetch", is_flag=True, help="With --as bagit: write fetch.txt instead of the data.")
-@click.argument("folder", type=click.Path(file_okay=False, readable=False, path_type=Path), metavar="DIR")
+@click.argument("folder", type=DIRECTORY, metavar="DIR")
 @report_options
 def export(name: str, form: str, fetch: bool, folder: Path, as_json: bool, config_file: Path | None) -> None:
     """Write a fileset into a directory, for example as a bag.

@@ -15,7 +15,7 @@ import click
 from archec.archive.lookup import find, give, held_at
 from archec.archive.opening import Archive
 from archec.catalogue.model import Obi
-from archec.cli.common import WHEN, config_option, find_cited, opened
+from archec.cli.common import WHEN, NamedPath, config_option, find_cited, opened
 from archec.errors import BadName, NotHeld, UsageError
 from archec.ids import is_fileset, is_url, parse_fileset
 from archec.store.durable import open_whole
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, allow_dash=True, readable=False, path_type=Path),
+    type=NamedPath(dir_okay=False, allow_dash=True),
     metavar="FILE",
     help="Write to this file, atomically; default: stdout, only text on a terminal; -: anything.",
 )

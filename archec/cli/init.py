@@ -9,7 +9,7 @@ import click
 
 from archec.catalogue.interface import redact
 from archec.catalogue.open import open_catalogue
-from archec.cli.common import FILE
+from archec.cli.common import DIRECTORY, FILE
 from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse, plain_path
 from archec.errors import CatalogueError, ConfigError, UsageError
 from archec.store.durable import failure
@@ -18,7 +18,7 @@ from archec.terminal.output import note
 
 
 @click.command()
-@click.argument("directory", type=click.Path(file_okay=False, readable=False, path_type=Path), default=".")
+@click.argument("directory", type=DIRECTORY, default=".")
 @click.option("--config", "config_file", type=FILE, help="Use this configuration instead of writing one.")
 @click.option(
     "--fanout",

@@ -81,5 +81,5 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
 
 def _named(word: str) -> str:
     """A normalised id; archive codes and hosts are returned unchanged."""
-    is_id = "://" in word or word.lower().startswith("repec:")
+    is_id = not word or "://" in word or word.lower().startswith("repec:")
     return normalise(typed(word))[1] if is_id else word.lower()

@@ -10,12 +10,13 @@ from pathlib import Path
 import click
 
 from archec import __version__
+from archec.cli.common import DIRECTORY
 from archec.store.durable import open_whole, storage_errors
 from archec.terminal.output import note
 
 
 @click.command()
-@click.argument("directory", type=click.Path(file_okay=False, readable=False, path_type=Path))
+@click.argument("directory", type=DIRECTORY)
 @click.pass_context
 def man(context: click.Context, directory: Path) -> None:
     """Write the manual pages into DIRECTORY.

@@ -239,10 +239,10 @@ class Config:
     """The configuration file, for messages; not a setting."""
 
     name: t.Text = setting("archec", "Name of this archive, in reports and the User-Agent.")
-    object_store: t.Text = setting("archive", "The obi store.")
-    ReDIF_directory: t.Text = setting("data/current", "The current RePEc data set.")
-    tarballs: t.Text = setting("data/tarballs", "Directory of old data sets, by date.")
-    work_directory: t.Text = setting("data/work", "Scratch space of a run; needs about the size of the data set.")
+    object_store: t.FilePath = setting("archive", "The obi store.")
+    ReDIF_directory: t.FilePath = setting("data/current", "The current RePEc data set.")
+    tarballs: t.FilePath = setting("data/tarballs", "Directory of old data sets, by date.")
+    work_directory: t.FilePath = setting("data/work", "Scratch space of a run; needs about the size of the data set.")
     database: t.Database = setting(
         "sqlite:///data/catalogue.sqlite",
         "The catalogue: sqlite:///PATH or mongodb://HOST/DATABASE (ARCHEC_DATABASE overrides).",

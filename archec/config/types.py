@@ -276,6 +276,7 @@ Duration = Annotated[float, _must_be("a duration", read=parse_duration)]
 Share = Annotated[float, _must_be("a share", read=parse_share)]
 
 Text = Annotated[str, _must_be("text")]
+FilePath = Annotated[str, _must_be("a path", ".+")]
 Proxy = Annotated[str, _must_be("an http:// or https:// URL, or empty", r"(https?://.*)?")]
 Web = Annotated[
     str,

@@ -95,6 +95,9 @@ def hashed(chosen: Chosen, meter: Meter) -> Chosen:
     """The data set with its sha256, for which a tarball is read once. Raises DataSetError if it cannot be read."""
     if chosen.form != "tarball":
         return chosen
+    if not chosen.path.is_file():  # reading a pipe or a device may never end
+        hint = "a pipe is to be written to a file first" if chosen.path.is_fifo() else ""
+        raise DataSetError(f"{chosen.path} is neither a directory nor a tarball", hint=hint)
     running, done = sha256(), 0
     try:
         with chosen.path.open("rb", buffering=0) as file:

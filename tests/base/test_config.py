@@ -84,6 +84,7 @@ def test_the_user_agent_names_the_archive_and_a_contact() -> None:
         ("database: mysql://x/y", "c.yaml: database: 'mysql://x/y': must be sqlite:///PATH"),
         ("database: sqlite:///", "c.yaml: database: "),
         ("textx: {}", "did you mean text?"),
+        ("work_directory: ''", "must be a path"),
         ("name: null", "name: null: must be text, not empty"),
         ("name:", "must be text, not empty"),
         ("oai: {collections: {x: {archivs: [a]}}}", "unknown field `archivs`"),

@@ -94,6 +94,9 @@ def test_a_date_that_may_be_two_is_none(text: str) -> None:
         ("RePEc_20090501.tar.gz", "2009-05-01"),
         ("RePEc.tar.gz", None),
         ("RePEc-12016-04-20.tar", None),
+        ("RePEc-1241136000.tar", None),
+        ("marginal2009.tar", None),
+        ("RePEc-90210.tar", None),
     ],
 )
 def test_the_date_in_a_name(name: str, day: str | None) -> None:
@@ -113,6 +116,15 @@ def test_the_date_in_a_name(name: str, day: str | None) -> None:
         ("RePEc_2009-02-30.tar.gz", []),
         ("RePEc-2016-04.tar.gz", ["any day of 2016-04"]),
         ("RePEc_20090501120000.tar", ["2009-01-05", "2009-05-01"]),
+        ("RePEc_200905011200.tar", ["2009-01-05", "2009-05-01"]),
+        ("RePEc_2009050112.tar", ["2009-01-05", "2009-05-01"]),
+        ("RePEc_200905.tar", ["any day of 2009-05"]),
+        ("RePEc_2009_05.tar", ["any day of 2009-05"]),
+        ("RePEc.2009.5.tar", ["any day of 2009-05"]),
+        ("RePEc_01May2009.tar", []),
+        ("RePEc-2009-may-01.tar", []),
+        ("RePEc_September_1_2009.tar", []),
+        ("RePEc Jan 2009.tar", []),
         ("RePEc_2009-05-01_packed_20120301.tar", ["2009-05-01", "2012-03-01"]),
     ],
 )

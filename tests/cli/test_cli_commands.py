@@ -261,7 +261,7 @@ def test_the_table_of_exit_codes() -> None:
         ("name: [\n", "config.yaml:"),
         ("name: \x00\n", "config.yaml"),
         ("object_store: nowhere\n", "nowhere"),
-        ("object_store: ''\n", "layout.json"),
+        ("object_store: ''\n", "must be a path"),
         ("ReDIF_directory: nowhere\n", "nowhere"),
         ("database: sqlite:///no/such/folder/x.sqlite\n", "no/such/folder"),
         ("database: oracle://x/y\n", "oracle"),

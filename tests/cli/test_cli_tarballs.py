@@ -95,6 +95,22 @@ def test_one_that_is_no_tarball_does_not_stop_the_others(config: Config, days: l
     assert f"{days[1]} cannot be read as a tarball" in done.err
 
 
+def test_a_pipe_is_not_waited_for(config: Config, days: list[Path]) -> None:
+    days[1].unlink()
+    os.mkfifo(days[1])
+    done = archec_inline(config, "gather", "-f", days[0].parent, "--no-fetch", "--json")
+    assert (done.code, read(done.out)) == (1, [days[0].name, days[2].name])
+    assert f"{days[1]} is neither a directory nor a tarball (a pipe is to be written to a file first)" in done.err
+
+
+@pytest.mark.parametrize("command", ["gather --no-fetch -f", "init", "export warc", "man", "redif", "get x -o"])
+def test_an_empty_path_is_not_the_working_directory(config: Config, command: str, tmp_path: Path) -> None:
+    used = None if command in ("init", "man", "redif") else config
+    done = archec_inline(used, *command.split(), "", cwd=tmp_path)
+    assert (done.code, "the path is empty" in done.err) == (2, True), done
+    assert not list(tmp_path.iterdir())
+
+
 def test_one_that_was_retracted_does_not_stop_the_others(config: Config, days: list[Path]) -> None:
     assert archec_inline(config, "gather", "-f", days[0], "--no-fetch").code == 0
     (run,) = (row["run"] for row in rows(archec_inline(config, "runs", "--json").out))

@@ -219,6 +219,7 @@ def test_losses_that_were_accepted_await_nothing(config: Config, folder_of_tarba
     assert archec_inline(config, "losses", "accept", held_back.run, "RePEc:aaa:sss:7").code == 0
     assert waiting() == [26] * 4
     assert f"archec losses accept {held_back.run} aaa" in archec_inline(config, "status").out.decode()
+    assert archec_inline(config, "losses", "accept", "last", "").code == 2
     assert archec_inline(config, "losses", "accept", "last", "aaa").code == 0
     assert waiting() == [0] * 4
     decision, _, gathering, _ = told(config, "runs")
