@@ -21,10 +21,10 @@ from archec.catalogue.interface import Catalogue
 from archec.errors import ArchecError, BadName, StorageFailed
 from archec.ids import file_name
 from archec.redif.problems import shown
-from archec.store.durable import is_temp, storage_errors
+from archec.store.durable import is_temp, open_directory, storage_errors
 from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Layout
 from archec.store.lock import LOCK, holder
-from archec.store.reader import Directories, follow, id_of_name, open_root
+from archec.store.reader import Directories, follow, id_of_name
 from archec.tist import tist_of_path
 
 MOST = 100_000
@@ -64,11 +64,8 @@ def walk(layout: Layout, report: OutOfPlace, *, modes: bool = False) -> Iterator
 
     A directory that cannot be listed is reported as ``unreadable``, and its contents are skipped.
     """
-    root = open_root(layout)
-    try:
+    with open_directory(layout.root) as root:
         yield from _descend(layout, root, "", 0, report, modes)
-    finally:
-        os.close(root)
 
 
 def _descend(

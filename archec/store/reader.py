@@ -31,11 +31,6 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _INNER = _FLAGS | os.O_NOFOLLOW
 
 
-def open_root(layout: Layout) -> int:
-    with storage_errors(layout.root):
-        return os.open(layout.root, _FLAGS)
-
-
 class Directories(Closing):
     """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, for all threads.
 
@@ -50,7 +45,8 @@ class Directories(Closing):
         self._limit = limit
         self._open: dict[str, int] = {}
         self.lock = RLock()
-        self.root = open_root(layout)
+        with storage_errors(layout.root):
+            self.root = os.open(layout.root, _FLAGS)
 
     def find(self, relative: str) -> int | None:
         """The directory at ``relative``, None if there is none; nothing is created."""
