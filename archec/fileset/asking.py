@@ -120,7 +120,7 @@ class Asker:
             try:
                 body = await content(response, _MOST_OF_PAGE if may_be_page else _MOST_BYTES)
             except TooLarge as error:
-                if not may_be_page or kind in ("", *PAGE_TYPES):
+                if not may_be_page or kind in PAGE_TYPES:
                     raise _http_error(question.url, error) from error
                 body, is_cut = b"", True
             self.received += len(body)

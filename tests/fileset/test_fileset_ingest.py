@@ -868,6 +868,11 @@ def test_no_more_is_read_of_a_page_than_a_page_has(
     assert filesets.ingest(url)[0].status == "no-platform-match"
     result = filesets.ingest(url, direct=True)[0]
     assert (result.status, result.total_size, result.terminal) == ("success-file", 10**6, None)
+    platform.files["/untyped.bin"] = bytes_of("untyped", 10**6)
+    platform.behaviours["/untyped.bin"] = lambda handler, data: handler.answer(200, data)
+    assert filesets.ingest(f"{platform.url}/untyped.bin", direct=True)[0].status == "success-file"
+    with closing(FtpServer({"p.bin": bytes(10**6)})) as server:
+        assert filesets.ingest(server.url("p.bin"), direct=True)[0].status == "success-file"
     page = platform.bodies["/large"] = b'<html><link rel="item" href="' + b"a" * 10**6
     assert filesets.ingest(f"{platform.url}/large")[0].status == "body-too-large"
     platform.bodies["/none"] = b"<html></html>"
