@@ -705,6 +705,19 @@ def test_of_several_data_sets_on_a_page_the_one_that_was_asked_for(own: dict[str
     assert found(other, {**one, "hasPart": [{"@id": "https://h/8"}]}).title == "P"
 
 
+def test_no_more_than_a_thousand_data_sets_of_a_page_are_looked_at() -> None:
+    data = [{"@type": "Dataset", "@id": f"https://h/{n}"} for n in range(1000)]
+    own = {"@type": "Dataset", "url": "https://data.example.org/7/", "distribution": {"contentUrl": "p"}}
+    for place, names in ((999, ["p"]), (1000, None)):
+        script = json.dumps([*data[:place], own])
+        resource = page(f'<script type="application/ld+json">{script}</script>'.encode())
+        if names is None:
+            with pytest.raises(FilesetPlatformScopeError, match="https://h/0, https://h/1, "):
+                generic(resource)
+        else:
+            assert [file.path for file in generic(resource).manifest or ()] == names
+
+
 def test_links_to_files_need_no_description_that_is_the_only_one() -> None:
     data = json.dumps([{"@type": "Dataset", "name": name, "@id": [name]} for name in "PQ"])
     resource = page(f'<title>T</title><script type="application/ld+json">{data}</script>'.encode(), link="<p>;rel=item")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -47,6 +48,8 @@ _BYTES = re.compile("([0-9]{1,18}) ?(?:b|bytes?)?")
 _LONGEST_CITED = 1000
 _MOST_ASKED = 5
 """Link sets, and JSON-LD files, that are requested in turn."""
+_MOST_DESCRIBED = 1000
+"""Data sets on a page that are looked at."""
 _LINK_SETS = ("application/linkset+json", "application/linkset")
 _SCHEMA = ("", "https://schema.org/", "http://schema.org/", "sc:", "schema:")
 
@@ -230,7 +233,8 @@ class _Described:
         nodes = list(objects)
         self._nodes = {name: one for one in nodes if isinstance(name := one["@id"].raw, str)}
         self._catalogues = [one for one in nodes if _is(one, "DataCatalog")]
-        found, self._several = [one for one in nodes if _is(one, "Dataset")], list[JsonValue]()
+        found = list(islice((one for one in nodes if _is(one, "Dataset")), _MOST_DESCRIBED))
+        self._several: list[JsonValue] = []
         if len(found) > 1:
             ids = {name for one in found if isinstance(name := one["@id"].raw, str)}
             parts = {name for one in found for name in _ids(one["hasPart"])}
