@@ -39,6 +39,10 @@ class Damaged(Exception):
     """The stream is truncated or damaged; the message says how."""
 
 
+class NeedsMemory(Damaged):
+    """The stream may be whole, but was compressed with too large a window or dictionary."""
+
+
 class Raw:
     """The file on disk; counts the bytes read.
 
@@ -137,6 +141,9 @@ def _streams(
                 try:
                     out = stream.decompress(data, CHUNK)
                 except _FAILURES as error:
+                    if "memory" in str(error).lower():
+                        advice = "decompress it, or compress it with a smaller window (zstd: 128 MiB at most)"
+                        raise NeedsMemory(f"the {name} stream takes too much memory: {advice}") from error
                     again = raw.pieces(begin, raw.position - len(data) if data else raw.position - _READ)
                     plain = salvage(again) if salvage is not None else _drained(new(), again)
                     yield from _before_damage(plain, done)

@@ -196,6 +196,20 @@ def test_compressed_without_a_checksum(tmp_path: Path, name: str) -> None:
     assert [problem.code for problem in source.warnings] == ["no-checksum"]
 
 
+@pytest.mark.parametrize("name", ["zst", "xz"])
+def test_a_window_that_is_too_large_is_no_damage(tmp_path: Path, name: str) -> None:
+    """The tarball may be whole: whoever compressed it, or who has it now, can make another of it."""
+    large = zstandard.ZstdCompressionParameters(window_log=28, write_content_size=False)
+    stream = zstandard.ZstdCompressor(compression_params=large).compressobj()
+    dictionary = {"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 30}
+    data = {
+        "zst": stream.compress(made([])) + stream.flush(),
+        "xz": lzma.compress(made([]), filters=[dictionary]),
+    }[name]
+    with pytest.raises(DataSetError, match="takes too much memory: decompress it"):
+        read(tmp_path / "x", data)
+
+
 def contents(path: Path, data: bytes) -> list[tuple[str, bytes | None]] | None:
     """What a tarball says, None if it is damaged or no tarball."""
     try:
