@@ -215,13 +215,13 @@ class Catalogue(Closing, ABC):
     def referring(self, urls: Collection[str], limit: int) -> dict[str, list[Obi]]:
         """Returns for each of ``urls`` at most ``limit`` tobis with a version that names it, ordered by id. URLs that
         no tobi names are left out."""
-        named = {url: self.naming(url, limit) for url in filter(is_text, dict.fromkeys(urls))}
+        named = self.naming([url for url in dict.fromkeys(urls) if is_text(url)], limit)
         tobis = self.obis("tobi", sorted({obi for listed in named.values() for obi in listed}))
         return {url: [tobis[obi] for obi in listed if obi in tobis] for url, listed in named.items() if listed}
 
     @abstractmethod
-    def naming(self, url: str, limit: int) -> list[str]:
-        """The ids of at most ``limit`` tobis with a version that names a URL, in order."""
+    def naming(self, urls: Collection[str], limit: int) -> dict[str, list[str]]:
+        """For each of ``urls`` the ids of at most ``limit`` tobis with a version that names it, in order."""
 
     def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
         """Yields the tobis that were ever held, with id > ``after`` and, if given, id < ``before``, in the order of

@@ -54,7 +54,7 @@ from archec.catalogue.model import (
     Visit,
     Visited,
 )
-from archec.catalogue.mongo_server import ABSENT, Document, PagedReader, Shape, open_database, translated
+from archec.catalogue.mongo_server import ABSENT, Document, PagedReader, Shape, open_database, parts_of, translated
 from archec.errors import CatalogueError
 from archec.history import History
 from archec.ids import ranges_of
@@ -363,8 +363,19 @@ class MongoCatalogue(Catalogue):
         found = self._pages.by_pair(name, pair, after, _PAGE, fields=fields, where=where)
         return (Moment(document[pair[0]], document[pair[1]]) for document in found)
 
-    def naming(self, url: str, limit: int) -> list[str]:
-        return [document["obi"] for document in self._pages.page("refs", {"url": url}, ("obi",), limit)]
+    def naming(self, urls: Collection[str], limit: int) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for part in parts_of(sorted(urls)):
+            while page := self._pages.page("refs", {"url": {"$in": part}}, ("url", "obi"), _PAGE):
+                for url, group in groupby(page, itemgetter("url")):
+                    found[url] = [document["obi"] for document in islice(group, limit)]
+                if len(page) < _PAGE:
+                    break
+                last = page[-1]["url"]  # the page may have ended among its tobis
+                rest = self._pages.page("refs", {"url": last}, ("obi",), limit)
+                found[last] = [document["obi"] for document in rest]
+                part = [url for url in part if url > last]
+        return found
 
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
         outcomes = {d["_id"]: d["outcome"] for d in self._pages.having("visits", "_id", urls, {"outcome": 1})}

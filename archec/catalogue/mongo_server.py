@@ -43,6 +43,10 @@ _IN = 1000
 _IN_CHARACTERS = 3_000_000
 """Characters of all ids in one query, which MongoDB limits to 16 MB of UTF-8."""
 
+_ALL = 1_000_000
+"""Documents in a response if there is no other limit. By default it has only 101; the rest is another request, which
+the driver does not repeat if the connection breaks."""
+
 _DATABASE = "archec"
 """The default database."""
 
@@ -290,7 +294,7 @@ class PagedReader:
         Raises :class:`CatalogueError` if a document does not have the shape of the collection.
         """
         with translated(self._shown):
-            cursor = self._db[name].find(where, fields).limit(size).batch_size(size)
+            cursor = self._db[name].find(where, fields).limit(size).batch_size(size or _ALL)
             if order:
                 cursor = cursor.sort([(field, -1 if down else 1) for field in order])
             found = list(cursor)

@@ -375,8 +375,9 @@ class SQLiteCatalogue(Database, Catalogue):
         paged = self._paged(f"{sql} ORDER BY tist, id LIMIT ?", after, lambda row: row)
         return (Moment(*row) for row in paged)
 
-    def naming(self, url: str, limit: int) -> list[str]:
-        return [obi for (obi,) in self.fetch("SELECT id FROM refs WHERE url = ? ORDER BY id LIMIT ?", (url, limit))]
+    def naming(self, urls: Collection[str], limit: int) -> dict[str, list[str]]:
+        sql = "SELECT id FROM refs WHERE url = ? ORDER BY id LIMIT ?"
+        return {url: [obi for (obi,) in self.fetch(sql, (url, limit))] for url in urls}
 
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
         sql = "SELECT id, last, state, type, outcome FROM mo LEFT JOIN visits USING (id) WHERE id IN"

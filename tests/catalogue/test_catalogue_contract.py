@@ -460,6 +460,20 @@ def test_who_refers_to_a_file(catalogue: Catalogue) -> None:
     assert catalogue.referring(asked, 9) == {}
 
 
+def test_files_that_thousands_of_tobis_name(catalogue: Catalogue) -> None:
+    """More than one page of references, which may end at any of them."""
+    every = [f"{i:04d}" for i in range(2600)]
+    odd = [obi for obi in every if int(checksum(obi), 16) % 2]
+    catalogue.write(lot(1, *[tobi(obi, 1 if obi in odd else 2) for obi in every]))
+    for limit in (1, 50, 9000):
+        found = catalogue.naming(["http://h/all", "http://h/1.pdf", "http://h/none", "http://h/2.pdf"], limit)
+        assert {url: obis for url, obis in found.items() if obis} == {
+            "http://h/all": every[:limit],
+            "http://h/1.pdf": odd[:limit],
+            "http://h/2.pdf": sorted({*every} - {*odd})[:limit],
+        }
+
+
 def test_files_of_tobis_and_their_states(catalogue: Catalogue) -> None:
     many = tobi("c", 1, 2)
     gone = replace(bare("fobi", "g", {1: "g@1", 2: None}), versions=fobi("g", 1).versions)

@@ -201,6 +201,17 @@ def test_pages_read_no_more_than_they_give(catalogue: MongoCatalogue, raw: Any) 
         assert stats["totalDocsExamined"] <= 10, (name, where)
 
 
+def test_many_are_read_by_one_request(catalogue: MongoCatalogue, raw: Any) -> None:
+    obis = [f"{i:04d}" for i in range(300)]
+    catalogue.write(lot(1, *[tobi(obi) for obi in obis]))
+    raw.command("profile", 2)
+    assert len(catalogue.obis("tobi", obis)) == 300
+    assert len(catalogue.naming(["http://h/100.pdf", "http://h/all", *obis], 300)) == 2
+    raw.command("profile", 0)
+    asked = [(one["op"], one["ns"].partition(".")[2]) for one in raw["system.profile"].find({"op": {"$ne": "command"}})]
+    assert asked == [("query", name) for name in ("mi", "entries", "versions", "claims", "refs")]
+
+
 def test_a_document_beyond_16_mb(catalogue: MongoCatalogue) -> None:
     huge = replace(tobi("huge", 1), notes={1: Note(1, "new", reason="x" * 17_000_000)})
     with pytest.raises(CatalogueError, match="16 MB") as caught:
