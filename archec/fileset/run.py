@@ -274,13 +274,21 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
     try:
         if use.spent:
             raise BudgetSpent
-        return await asyncio.wait_for(ingest(work, request), None if deadline is None else deadline - time.monotonic())
-    except Exception as error:  # one request must not end the others
-        is_late = deadline is not None and time.monotonic() >= deadline
-        if isinstance(error, BudgetSpent) or (is_late and isinstance(error, asyncio.TimeoutError)):
-            return failure(request, text, PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET))
-        if isinstance(error, CorruptArchive):  # a damaged manifest
-            return failure(request, text, error)
+        left = None if deadline is None else deadline - time.monotonic()
+        return await asyncio.wait_for(_contained(work, text, request), left)
+    except (asyncio.TimeoutError, BudgetSpent):
+        return failure(request, text, PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET))
+
+
+async def _contained(work: Work, text: str, request: IngestRequest) -> IngestResult:
+    """The result of a request, whose errors must not end the others, nor be taken for those of the run."""
+    try:
+        return await ingest(work, request)
+    except BudgetSpent:
+        raise
+    except CorruptArchive as error:  # a damaged manifest
+        return failure(request, text, error)
+    except Exception as error:
         if isinstance(error, ArchecError) and not isinstance(error, WebError):
             raise
         _log.exception("%s", public_text(request.base_url)[:300])
