@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -24,6 +24,8 @@ from archec.store.durable import storage_errors
 
 ABORT = "archec.abort"
 """Key of a scope: closes its connection at once. The client does not receive what the kernel still holds for it."""
+IS_GONE = "archec.is_gone"
+"""Key of a scope: returns whether its connection is closed. uvicorn discards what is sent after that."""
 SENT = "archec.sent"
 """Key of a scope: what was sent (:class:`Sent`)."""
 ACCESS_LOG = logging.getLogger("archec.requests")
@@ -57,13 +59,18 @@ class Cut(Exception):
     """A response has begun but cannot be completed. The reason is in the log. The connection is closed."""
 
 
+class Gone(Cut):
+    """The client has closed the connection before the end of the response: the rest is neither read nor generated."""
+
+
 class Sent:
-    """The sent part of a response: its status (0: nothing yet), the bytes of its body, and whether it is complete."""
+    """The sent part of a response: its status (0: nothing yet), the bytes of its body, and whether it is complete.
+    :meth:`send` raises Gone."""
 
-    __slots__ = ("_send", "is_complete", "size", "status")
+    __slots__ = ("_is_gone", "_send", "is_complete", "size", "status")
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, is_gone: Callable[[], bool]) -> None:
+        self._send, self._is_gone = send, is_gone
         self.status = self.size = 0
         self.is_complete = False
 
@@ -71,6 +78,8 @@ class Sent:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         elif message["type"] == "http.response.body":
+            if self._is_gone():
+                raise Gone
             self.size += len(message.get("body", b""))
             self.is_complete = not message.get("more_body", False)
         await self._send(message)
@@ -97,10 +106,12 @@ class Observed:
             await self._app(scope, receive, send)
             return
         begun = time.monotonic()
-        sent = scope[SENT] = Sent(send)
+        sent = scope[SENT] = Sent(send, scope[IS_GONE])
         self._active += 1
         try:
             await self._app(scope, receive, sent.send)
+        except Gone:
+            raise
         except Exception as error:
             if not isinstance(error, ArchecError):
                 _errors.exception("%s %s failed", scope["method"], _escaped(scope["path"]))

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from archec.config import ServerConfig
 from archec.errors import ConfigError
-from archec.server.observe import ABORT, Cut
+from archec.server.observe import ABORT, IS_GONE, Cut
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 15
@@ -50,6 +50,7 @@ class _LimitedHeads(HttpToolsProtocol):
             raise ValueError("the head is too large")
         self._head = 0
         self.scope[ABORT] = self._abort  # type: ignore[literal-required]
+        self.scope[IS_GONE] = self.transport.is_closing  # type: ignore[literal-required]
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 
+from anyio.lowlevel import checkpoint
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from servers import LOCAL, running
@@ -37,6 +38,7 @@ class Sample:
         return [
             Route("/sample/hello", self.hello, methods=["GET", "POST"]),
             Route("/sample/large", self.large),
+            Route("/sample/endless", self.endless),
             Route("/sample/slow", self.slow),
             Route("/sample/fails/{how}", self.fails),
         ]
@@ -47,6 +49,14 @@ class Sample:
 
     async def large(self, request: Request) -> Response:
         return BodyResponse(Response(None, 200, None, "application/octet-stream"), len(LARGE), in_pieces(LARGE))
+
+    async def endless(self, request: Request) -> Response:
+        async def body() -> AsyncIterator[bytes]:
+            while True:
+                await checkpoint()
+                yield LARGE[:65536]
+
+        return BodyResponse(Response(None, 200, None, "application/octet-stream"), -1, body())
 
     def slow(self, request: Request) -> Response:
         self.events.append("slow")

@@ -132,10 +132,23 @@ def test_a_client_that_takes_nothing_in_is_cut() -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", port))
         client.sendall(b"GET /sample/large HTTP/1.1\r\nHost: x\r\n\r\n")
-        until, metrics = time.monotonic() + 20, f"http://127.0.0.1:{port}/metrics"
-        while "archec_http_requests_active 1.0\n" not in httpx.get(metrics, trust_env=False).text:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_until_idle(port)
+
+
+def wait_until_idle(port: int) -> None:
+    until, metrics = time.monotonic() + 20, f"http://127.0.0.1:{port}/metrics"
+    while "archec_http_requests_active 1.0\n" not in httpx.get(metrics, trust_env=False).text:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_nothing_is_made_for_a_client_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(Sample()) as port:
+        with connect(port) as client:
+            client.sendall(b"GET /sample/endless HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(1 << 20)
+        wait_until_idle(port)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_a_large_body_comes_whole_at_any_pace() -> None:
