@@ -4,7 +4,7 @@ file."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from archec.archive.lookup import held_at
@@ -179,7 +179,8 @@ def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
 
 
 def named_by_platform(archive: Archive, url: str) -> tuple[str, str]:
-    """The id of a held fileset with any URL of its platform, and the version in the URL. Each is empty if unknown."""
+    """The id of a held fileset with any URL of its platform, and the version in the URL. Each is empty if unknown.
+    Damaged manifests name none."""
     named = Registry({one.name: one for one in archive.config.fileset.platforms}).identify(url)
     if named is None:
         return "", ""
@@ -194,8 +195,9 @@ def named_by_platform(archive: Archive, url: str) -> tuple[str, str]:
     for fileset in dict.fromkeys(one.fileset for one in ingests):  # of a version that was followed by others
         obi = archive.catalogue.obis("fileset", [fileset])[fileset]
         for tist, state in obi.history if len(obi.history) > 1 else ():
-            if state is not None and read_heading(archive, obi, tist).platform_id == named.work:
-                return fileset, named.work
+            with suppress(CorruptArchive):
+                if state is not None and read_heading(archive, obi, tist).platform_id == named.work:
+                    return fileset, named.work
     return "", ""
 
 

@@ -269,7 +269,7 @@ def is_fileset(text: str) -> bool:
 
 def parse_fileset(text: str) -> FilesetId:
     """The parts of an id in any spelling. Raises BadName."""
-    rest, at, version = text.strip().partition("@")
+    rest, at, version = text.strip().encode("utf-8", "replace").decode().partition("@")
     parts = rest.split(":", 3)
     if not is_fileset(rest) or len(parts) != 4 or not all(parts[1:]) or (at and not version) or len(rest) > MAX_ID:
         raise BadName(

@@ -25,6 +25,10 @@ def test_a_handle_is_normalised_once_and_for_all(raw: str) -> None:
     assert not any(c.isspace() for c in handle)
 
 
+def test_the_id_of_a_fileset_with_bytes_that_are_no_text() -> None:
+    assert ids.normalise("fileset:zenodo:x.org:a\udc80") == ("fileset", "fileset:zenodo:x.org:a%3F")
+
+
 @pytest.mark.parametrize(
     ("raw", "handle"),
     [

@@ -96,6 +96,7 @@ def test_a_date_that_may_be_two_is_none(text: str) -> None:
         ("RePEc-12016-04-20.tar", None),
         ("RePEc-1241136000.tar", None),
         ("marginal2009.tar", None),
+        ("RePEc-2009-marginal.tar", None),
         ("RePEc-90210.tar", None),
     ],
 )

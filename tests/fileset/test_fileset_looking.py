@@ -213,6 +213,8 @@ def test_a_damaged_manifest_is_that_of_its_version_and_ends_its_own_request_only
         broken, *others = filesets.ingest(new, zenodo(platform, 20, {"q": 10}, concept=19))
         assert (broken.status, str(path) in (broken.message or "")) == ("error-storage", True)
         assert others[0].hit
+        assert archec_inline(filesets.config, "get", f"{platform.url}/records/99").code == 7
+        assert filesets.ingest(f"{platform.url}/records/99")[0].status == "platform-404"
 
 
 def test_exports_say_what_is_not_held(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
