@@ -249,9 +249,9 @@ class Asker:
     async def allowed(self, url: str) -> bool:
         """Whether robots.txt allows a URL. Raises PlatformHttpError if that is unknown in this run, because robots.txt
         cannot be fetched."""
-        if self._config.robots == "ignore" or url.startswith("ftp:"):
-            return True
         parts = urlsplit(url)
+        if self._config.robots == "ignore" or parts.scheme == "ftp":
+            return True
         origin = f"{parts.scheme}://{parts.netloc}"
         async with self._learning.setdefault(origin, asyncio.Lock()):
             if origin not in self._rules:

@@ -62,6 +62,10 @@ class NotFetched(NamedTuple):
     message: str
     received: str = ""
 
+    @classmethod
+    def after(cls, error: PlatformHttpError) -> NotFetched:
+        return cls(_NO_REQUEST.get(error.status, Status.ERROR_PLATFORM_DOWNLOAD), error.message)
+
 
 class BudgetSpent(Exception):
     """The budget of the run is used up. Partial downloads are kept for the next run."""
@@ -180,7 +184,7 @@ class _Transfer:
                 most = max(most, now)
                 if failures > self._of.config.retries or attempts >= _MOST_ATTEMPTS:
                     self.keep()
-                    return NotFetched(_NO_REQUEST.get(error.status, Status.ERROR_PLATFORM_DOWNLOAD), error.message)
+                    return NotFetched.after(error)
 
     async def _take_up(self, left: Download) -> FobiBody | NotFetched | None:
         """Takes over the partial download of an earlier process. Returns its outcome if it is complete; else the next

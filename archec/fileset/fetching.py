@@ -132,9 +132,9 @@ async def _fetch_one(
     try:
         if helper is not None and not helper.is_documented and not await work.asker.allowed(url):
             return _failed(file, Status.ROBOTS, "robots.txt does not allow it")
+        body = await work.downloader.fetch(file, url, obi, helper, room)
     except PlatformHttpError as error:
-        return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, error.message)
-    body = await work.downloader.fetch(file, url, obi, helper, room)
+        body = NotFetched.after(error)
     if isinstance(body, NotFetched):
         return _failed(file, body.status, body.message, body.received)
     if known is None:

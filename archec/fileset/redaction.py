@@ -32,7 +32,7 @@ _NAME = re.compile("(?:[?&;]|%3F|%26|%3B)([A-Za-z0-9_.%-]{2,80}?)(?:=|%3D)", re.
 _MARKS = re.compile("[?;#@]")
 """A URL without any of these holds no secret."""
 _NOT_IN_NAMES = re.compile("[^a-z0-9]+")
-_URL = re.compile(r"(?i:https?)://[^\s'\"<>]*[^\s'\"<>:,;.)]")
+_URL = re.compile(r"(?i:https?|ftp)://[^\s'\"<>]*[^\s'\"<>:,;.)]")
 _PAIR = re.compile(r"(?<![A-Za-z0-9_.%-])([A-Za-z0-9_.%-]{2,80})=([^&;\"'\s<>\\]+)")
 _ENCODED = re.compile(r"((?:%3F|%26|%3B)([A-Za-z0-9_.-]{2,80})%3D)((?:(?!%26|%3B|%23)[^&;\"'\s<>\\])+)", re.I)
 _QUOTED = re.compile(

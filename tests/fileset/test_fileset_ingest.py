@@ -906,7 +906,8 @@ def test_a_page_that_describes_its_data_is_the_last_resort(filesets: Filesets, p
 
 def test_a_file_on_an_ftp_server_is_fetched(filesets: Filesets, platform: Platform) -> None:
     with closing(FtpServer({"pub/p.csv": b"a,b"})) as server:
-        links = [{"contentUrl": server.url("pub/p.csv")}, {"contentUrl": server.url("none"), "name": "q"}]
+        secret = server.url("none").replace("ftp://", "FTP://user:s3cret@")
+        links = [{"contentUrl": server.url("pub/p.csv")}, {"contentUrl": secret, "name": "q"}]
         data = json.dumps({"@type": "Dataset", "name": "P", "distribution": links})
         platform.bodies["/d/8"] = f'<script type="application/ld+json">{data}</script>'.encode()
         (result,) = filesets.ingest(f"{platform.url}/d/8")
@@ -914,6 +915,7 @@ def test_a_file_on_an_ftp_server_is_fetched(filesets: Filesets, platform: Platfo
             ("p.csv", "success"), ("q", "error-platform-download"),
         ]  # fmt: skip
         assert not any("robots" in line for line in server.heard)
+        assert "s3cret" not in str(result)
 
 
 def test_files_whose_urls_differ_in_a_query_only_are_files_of_their_own(filesets: Filesets, platform: Platform) -> None:
@@ -1009,6 +1011,9 @@ def test_a_file_that_must_not_be_fetched_is_no_failure_of_the_platform(folder: P
     filesets = make_archive(folder, platform, fetch={"deny": [{"urls": ["*/files/p*"], "reason": "not wanted"}]})
     (result,) = filesets.ingest(zenodo(platform, 7, {"p": 10, "q": 10}))
     assert [file.status for file in result.manifest or ()] == ["skip-url-blocklist", "success"]
+    platform.bodies["/data/7"] = b'<html><link rel="item" href="http://10.0.0.1/p"></html>'
+    (result,) = filesets.ingest(f"{platform.url}/data/7")
+    assert [file.status for file in result.manifest or ()] == ["blocked-address"], "nor is its robots.txt"
 
 
 def test_a_landing_page_that_cannot_be_had_says_why_and_when_again(folder: Path, platform: Platform) -> None:

@@ -340,7 +340,7 @@ def same_origin(field: JsonValue, base: str) -> str:
     url = download_url(field, base)
     if base.startswith("https://") and url.startswith("http://"):
         url = f"https{url[4:]}"
-    if not url.startswith("http") or not host_of(url) or host_of(url) != host_of(base):
+    if urlsplit(url).scheme == "ftp" or not host_of(url) or host_of(url) != host_of(base):
         raise PlatformError(f"{field.shown}: {url[:200]!r} is not on {host_of(base)}")
     return url
 
