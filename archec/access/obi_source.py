@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from operator import ge
 from typing import IO
 
 from anyio import to_thread
@@ -29,6 +30,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.errors import ArchecError, BadName, UsageError
 from archec.ids import handle_in, is_fileset, is_url, normalise, slash_variant, target_uri, urlkey
+from archec.store.journal_reader import journals
 from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
@@ -126,7 +128,25 @@ def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
     return None
 
 
-def looking_up(archives: Sequence[Archive]) -> Callable[[Row], Subject]:
+class Wholeness:
+    """Whether the catalogues of archives are whole: each is as far as it ever was, and as the journals were at first.
+    While one is rebuilt, only a part of the works that refer to a file may be known."""
+
+    def __init__(self, archives: Sequence[Archive]) -> None:
+        self._archives = archives
+        self._reached = [
+            (max((one.tist for one in journals(archive.layout) if one.finished), default=0), 0)
+            if not archive.catalogue.position().until else (0, 0) for archive in archives
+        ]  # fmt: skip
+
+    def __call__(self) -> bool:
+        positions = [archive.catalogue.position()[:2] for archive in self._archives]
+        is_whole = all(map(ge, positions, self._reached))
+        self._reached = list(map(max, positions, self._reached))
+        return is_whole
+
+
+def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Callable[[Row], Subject]:
     """Returns a function that completes the subject of a row from the catalogues: when the obi was first noted, and the
     works that refer to a file. Rows of other sources are looked up by URL. Results are cached, so make one per
     request."""
@@ -143,7 +163,7 @@ def looking_up(archives: Sequence[Archive]) -> Callable[[Row], Subject]:
                     subject = subject._replace(noted=min(subject.noted, first))
                 if is_url(one) and (one in works or first is not None):
                     subject = _with_works(subject, works.get(one, ()))
-        return subject
+        return subject if is_whole() else subject._replace(has_more=True)
 
     def look_up(row: Row) -> Subject:
         subject = subject_of(row)

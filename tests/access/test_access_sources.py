@@ -27,14 +27,15 @@ from warc_files import Crawl
 
 from archec.access import index_files, wacz
 from archec.access.index_files import SortedFile
-from archec.access.obi_source import looking_up, subjects_of
+from archec.access.obi_source import Wholeness, looking_up, subjects_of
 from archec.access.rows import RowOrigin, any_row
 from archec.access.rules import Level, Rules
 from archec.access.tokens import Token, hash_of
 from archec.archive.opening import opened
+from archec.archive.recovery import rebuild
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.cli.access import access
-from archec.config import Config, RuleConfig, parse
+from archec.config import Config, RuleConfig, load, parse
 from archec.errors import UsageError
 from archec.ids import target_uri
 
@@ -484,7 +485,7 @@ def test_rules_about_archives_hold_for_their_files(demo: Config) -> None:
     is_open = Rules((RuleConfig(rights="open", archive="dmo"),))
     is_closed = Rules((RuleConfig(rights="closed", archive="dmo"), RuleConfig(rights="open")))
     with opened(demo) as archive:
-        look_up, unnamed = looking_up([archive]), 0
+        look_up, unnamed = looking_up([archive], Wholeness([archive])), 0
         for obi in (one for kind in ("tobi", "fobi") for one in archive.catalogue.all(kind) if len(one.history)):
             row = any_row(line(target_uri(obi.id), S), RowOrigin("v", "v", "file"))
             assert row is not None
@@ -494,6 +495,31 @@ def test_rules_about_archives_hold_for_their_files(demo: Config) -> None:
                 assert is_named == bool(subject.handle or subject.works)
                 unnamed += not is_named  # a file to which others redirect
         assert unnamed
+
+
+def test_no_rule_opens_a_file_while_the_catalogue_is_rebuilt(demo: Config, tmp_path: Path) -> None:
+    """What is not there yet might close it."""
+    shutil.copytree(demo.base, tmp_path / "copy", symlinks=True)
+    config = load(tmp_path / "copy" / "config.yaml")
+    rules = Rules((RuleConfig(rights="closed", archive="other"), RuleConfig(rights="open")))
+
+    def levels(is_whole: Wholeness) -> set[Level]:
+        look_up = looking_up([archive], is_whole)
+        return {rules.decide(look_up(row), "", 0).level for row in files}
+
+    with opened(config) as archive:
+        named = [one for one in archive.catalogue.all("fobi") if archive.catalogue.referring([one.id], 1)]
+        made = (any_row(line(one.id, S), RowOrigin("v", "v", "file")) for one in named if one.history)
+        files = [row for row in made if row is not None]
+        running = Wholeness([archive])
+        assert Level.CONTENT in levels(running)
+        written = SQLiteCatalogue(config.database, config.base / "data/catalogue.sqlite", create=True)
+        written.clear()
+        started = Wholeness([archive])
+        assert levels(running) == levels(started) == {Level.NOTHING}
+        rebuild(archive.layout, written)
+        written.close()
+        assert Level.CONTENT in levels(running) & levels(started)
 
 
 def test_what_is_hidden_takes_the_work_of_what_is_not_there(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
