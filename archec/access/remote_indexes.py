@@ -112,7 +112,7 @@ class CdxSource(RemoteSource):
     async def _rows(self, query: Query) -> Iterator[Row]:
         named = self._named_values(query)
         url = self.url_of(query, named)
-        key = (url, query.source_order, *named.items())
+        key = (url, query.range, query.source_order, *named.items())
         rows: Iterable[Row] | None = self._cache.get(key)
         if rows is None:
             answer = await fetch(self._web, "GET", url, url, self._seconds)
@@ -182,7 +182,7 @@ class MementoSource(RemoteSource):
         in_interval = self._config.timemap_url and (query.since or query.until)  # a TimeGate names few mementos
         by_gate = bool(query.closest and self._config.timegate_url and not in_interval)
         named = self._named_values(query)
-        key = (query.url, query.closest if by_gate else "", *named.items())
+        key = (query.url, query.key, query.closest if by_gate else "", *named.items())
         rows = self._cache.get(key)
         if rows is None:
             found = await (self._by_timegate(query) if by_gate else self._by_timemap(query))

@@ -474,3 +474,8 @@ def test_answers_are_used_again_where_a_cache_is_on(there: Archives, tmp_path: P
         there.asked.clear()
         assert found(get, "p") == found(get, "p")
         assert len(there.asked) == 1
+        assert get.post(f"/p/index?url={U}", data={"a": "1"}).text == ""
+        assert len(found(get, "p")) == len(STAMPS)
+        table = f"/cdx/search/cdx?url={U}&fl=timestamp"
+        first, _, rest = get.get(f"{table}&limit=1&showResumeKey=true").text.partition("\n\n")
+        assert [first, *get.get(f"{table}&resumeKey={rest.strip()}").text.split()] == get.get(table).text.split()
