@@ -67,8 +67,8 @@ collections:
   twice: cdx+{url}/twice-cdx
   page: cdx+{url}/page-cdx
   empty: cdx+{url}/empty-cdx
-  listed: {{index: 'memento+{url}/listed/', index_timeout: 0.2}}
-  alien: {{index: 'cdx+{url}/alien-cdx', index_timeout: 1}}
+  listed: {{index: 'memento+{url}/listed/', index_timeout: 0.1}}
+  alien: {{index: 'cdx+{url}/alien-cdx', index_timeout: 0.5}}
   drips: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/drips/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
   astray: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
@@ -214,9 +214,9 @@ def test_a_large_answer_holds_up_nobody(get: httpx.Client) -> None:
     told = json.loads(get.get(f"/empty/index?url={U}").headers["reserrors"])
     assert told == {"empty": "its answer is not CDX"}
     told = json.loads(get.get(f"/alien/index?url={U}").headers["reserrors"])
-    assert told == {"alien": "no answer within 1 s"}
+    assert told == {"alien": "no answer within 0.5 s"}
     told = json.loads(get.get(f"/listed/index?url={U}").headers["reserrors"])
-    assert told == {"listed": "no answer within 0.2 s"}
+    assert told == {"listed": "no answer within 0.1 s"}
 
 
 def test_an_answer_is_unpacked_once_at_most(get: httpx.Client) -> None:
