@@ -195,7 +195,7 @@ def _timeout(where: str, value: Any) -> float:
     try:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         seconds = float(value) if is_number else parse_duration(value)  # pywb uses seconds
-    except (ValueError, ArchecError) as error:
+    except (ValueError, OverflowError, ArchecError) as error:
         raise Misfit(f"{where}: index_timeout: {error}") from error
     if not 0 < seconds < math.inf:
         raise Misfit(f"{where}: index_timeout: must be more than 0 seconds, and not without end")

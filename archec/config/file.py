@@ -67,7 +67,7 @@ def read_yaml(text: str, path: Path) -> Any:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, AttributeError) as error:  # the last two: of dates such as 2027-02-30
+    except (yaml.YAMLError, ValueError, AttributeError, LookupError, OverflowError) as error:  # of 2027-02-30, !!bool x
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
     except RecursionError:
         raise ConfigError(f"{path}: lists or groups are nested too deeply") from None

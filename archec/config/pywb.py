@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,15 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from archec.config.collections import (
-    DEFAULT_TIMEOUT,
-    KEYS,
-    CollectionConfig,
-    Misfit,
-    ResourceConfig,
-    check_name,
-    read_collections,
-)
+from archec.config.collections import KEYS, CollectionConfig, Misfit, ResourceConfig, check_name, read_collections
 from archec.config.file import load, read_yaml
 from archec.config.model import DEFAULT_FILE, Config
 from archec.errors import ConfigError, unreadable
@@ -63,6 +56,8 @@ def load_pywb(path: Path) -> Pywb:
         data = {} if data is None else data  # an empty file: pywb serves what is below collections_root
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error
+    except RecursionError:
+        raise ConfigError(f"{path}: a list or group contains itself") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: must hold 'key: value' lines")
     base = path.absolute().parent
@@ -191,8 +186,11 @@ def _with_archives(value: dict[str, Any], archives: list[Any], own: Collection[s
             for step in value["sequence"]
         ]
         return value
-    if str(value.get("timeout")).isdecimal():  # in quotation marks, too
-        value["timeout"] = int(value["timeout"]) or DEFAULT_TIMEOUT
+    timeout = value.get("timeout")
+    if isinstance(timeout, str) and re.fullmatch("[0-9]{1,9}", timeout):
+        value["timeout"] = timeout = int(timeout)
+    if timeout == 0:
+        del value["timeout"]
     if archives and not {"archive_paths", "resource"} & set(value):
         value["archive_paths"] = archives
     if isinstance(value.get("archive_paths"), list):

@@ -247,7 +247,7 @@ archive_paths: ./warcs
 collections:
   every: $all
   plain: ./index
-  group: {index_group: {ia: 'cdx+http://h/cdx /web/'}, timeout: 0, acl_paths: ./acl, title: x}
+  group: {index_group: {ia: 'cdx+http://h/cdx /web/'}, timeout: 0.0, acl_paths: ./acl, title: x}
   seq: {name: x, sequence: [{index: '${INDEXES}/one', name: near, acl_paths: ./acl, timeout: '10'}, {index: $live}]}
 """)
     monkeypatch.setenv("INDEXES", "/indexes")
@@ -276,6 +276,10 @@ collections:
     (tmp_path / "collections" / "web" / "indexes").mkdir(parents=True)
     with pytest.raises(ConfigError, match="collections/web: no collection may be named web"):
         load_pywb(file)
+    for text in (f"timeout: '{'9' * 5000}'", f"timeout: {'9' * 400}", "archive_paths: &a [*a]"):
+        file.write_text(f"collections: {{a: {{index: x, {text}}}}}")
+        with pytest.raises(ConfigError):
+            load_pywb(file)
     file.write_text("archive_paths: 5")
     with pytest.raises(ConfigError, match="archive_paths must be a path or a list of paths"):
         load_pywb(file)

@@ -30,6 +30,8 @@ WRONG = {
     "a key twice": ("fetch: {delay: 1s, deny: [], deny: [x.org]}\n", "config.yaml:1: deny is given twice"),
     "no such day": ("name: 2027-02-30\n", "not valid YAML: day is out of range"),
     "no time": ("name: !!timestamp x\n", "not valid YAML"),
+    "no switch": ("name: !!bool x\n", "not valid YAML"),
+    "no digits": ("name: !!int ''\n", "not valid YAML"),
     "deep": ("- " * 5000 + "x\n", "config.yaml"),
     "itself": ("fetch: &a\n  robots: *a\n", "fetch.robots"),
     "a list": ("- x\n", "key: value"),
