@@ -117,7 +117,7 @@ class Builder:
             loaders.append(OwnLoader(archive))
             if archive not in self.archives:
                 self.archives.append(archive)
-        return OwnSource(source.name, archive)
+        return OwnSource(source.name, archive, Wholeness([archive] if archive is not None else []))
 
     def _resolver(self, resource: ResourceConfig, timeout: float) -> WarcResolver:
         if resource.kind == "redis":

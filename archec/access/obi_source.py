@@ -41,9 +41,9 @@ _MAX_WORKS = 100
 class OwnSource(LocalSource):
     type = TYPE
 
-    def __init__(self, name: str, archive: Archive | None) -> None:
+    def __init__(self, name: str, archive: Archive | None, is_whole: Callable[[], bool]) -> None:
         super().__init__(name)
-        self._archive = archive
+        self._archive, self._is_whole = archive, is_whole
 
     def faults(self) -> Iterable[str]:
         if self._archive is not None and self._archive.catalogue.is_replaced:
@@ -56,6 +56,8 @@ class OwnSource(LocalSource):
             return ()
         if at_once and not self._archive.catalogue.url.startswith("sqlite:"):
             raise MayBlock  # SQLite is as fast as an index file; a database server may take longer
+        if not self._is_whole():
+            errors[self.name] = "its catalogue is being rebuilt: rows may be missing"
         origin = RowOrigin(self.name, self.name, TYPE)
         if not query.key:
             return [ordered_rows(Stretch(self._archive, query, _lines_of), any_row, origin, query)]
@@ -130,7 +132,7 @@ def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
 
 class Wholeness:
     """Whether the catalogues of archives are whole: each is as far as it ever was, and as the journals were at first.
-    While one is rebuilt, only a part of the works that refer to a file may be known."""
+    While one is rebuilt, only a part of the states, and of the works that refer to a file, may be known."""
 
     def __init__(self, archives: Sequence[Archive]) -> None:
         self._archives = archives

@@ -522,6 +522,31 @@ def test_no_rule_opens_a_file_while_the_catalogue_is_rebuilt(demo: Config, tmp_p
         assert Level.CONTENT in levels(running) & levels(started)
 
 
+def test_an_archive_whose_catalogue_is_being_rebuilt_says_so(demo: Config, tmp_path: Path) -> None:
+    shutil.copytree(demo.base, tmp_path / "copy", symlinks=True)
+    own = load(tmp_path / "copy" / "config.yaml")
+    config = parse("collections: {own: $archive}\naccess: {open: content}\n", own.base / "config.yaml")
+    server = dataclasses.replace(own.server, port=0, access_log="")
+    config = dataclasses.replace(own, collections=config.collections, access=config.access, server=server)
+    with opened(config) as archive, serving(config, archive) as base, client(base, "") as get:
+        url = next(one.id for one in archive.catalogue.all("fobi") if one.history.lost is None and one.history)
+        path = f"/own/index?url={url}&output=json"
+        whole = get.get(path)
+        assert whole.text
+        assert "ResErrors" not in whole.headers
+        written = SQLiteCatalogue(config.database, config.base / "data/catalogue.sqlite", create=True)
+        written.clear()
+        meanwhile = get.get(path)
+        assert (meanwhile.status_code, meanwhile.text) == (200, "")
+        reason = {"own": "its catalogue is being rebuilt: rows may be missing"}
+        assert json.loads(meanwhile.headers["ResErrors"]) == reason
+        assert get.get(f"/own/resource?url={url}").json()["errors"] == reason
+        rebuild(archive.layout, written)
+        written.close()
+        after = get.get(path)
+        assert (after.text, "ResErrors" in after.headers) == (whole.text, False)
+
+
 def test_what_is_hidden_takes_the_work_of_what_is_not_there(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f"""
 collections: {{own: $archive, file: {demo.base}/one.cdxj}}
