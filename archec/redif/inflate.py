@@ -30,6 +30,8 @@ _FAILURES = (
     cast("type[Exception]", IsalError), zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError,
 )  # fmt: skip
 """Exceptions of decompressors for damaged data."""
+_ADVICE = ", or it takes too much memory: decompress it, or compress it with a smaller window (zstd: 128 MiB at most)"
+"""For a window that is too large: a flipped bit can make it so, and nobody can tell."""
 _GZIP, _ZSTD, _XZ, _BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh"
 _SKIPPABLE = tuple(bytes((first,)) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
 """The magic numbers of zstd frames without contents; pzstd begins with one."""
@@ -37,10 +39,6 @@ _SKIPPABLE = tuple(bytes((first,)) + b"\x2a\x4d\x18" for first in range(0x50, 0x
 
 class Damaged(Exception):
     """The stream is truncated or damaged; the message says how."""
-
-
-class NeedsMemory(Damaged):
-    """The stream may be whole, but was compressed with too large a window or dictionary."""
 
 
 class Raw:
@@ -141,13 +139,11 @@ def _streams(
                 try:
                     out = stream.decompress(data, CHUNK)
                 except _FAILURES as error:
-                    if "memory" in str(error).lower():
-                        advice = "decompress it, or compress it with a smaller window (zstd: 128 MiB at most)"
-                        raise NeedsMemory(f"the {name} stream takes too much memory: {advice}") from error
                     again = raw.pieces(begin, raw.position - len(data) if data else raw.position - _READ)
                     plain = salvage(again) if salvage is not None else _drained(new(), again)
                     yield from _before_damage(plain, done)
-                    raise raw.damaged(name, error) from error
+                    advice = _ADVICE if "memory" in str(error).lower() else ""
+                    raise raw.damaged(name, f"{error}{advice}") from error
                 data = b""
                 if out:
                     done += len(out)

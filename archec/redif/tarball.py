@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from archec.errors import DataSetError, whose
 from archec.redif.files import PART, Blob, DataSetSource, Directory, Item, Other, Unread, in_parts, template_names
-from archec.redif.inflate import Damaged, NeedsMemory, Raw, chunks
+from archec.redif.inflate import Damaged, Raw, chunks
 from archec.redif.problems import Problem, shown
 
 _BLOCK = 512
@@ -100,11 +100,9 @@ class Tarball(DataSetSource):
             ) from error
 
     def _first_damage(self) -> Damaged | None:
-        """The damage at the very beginning, if any. Raises Damaged if this is no tarball at all, or cannot be read."""
+        """The damage at the very beginning, if any. Raises Damaged if this is no tarball at all."""
         try:
             first = self._stream.peek(_BLOCK)
-        except NeedsMemory:
-            raise
         except Damaged as error:
             return error
         if first == _ZEROS:
