@@ -76,8 +76,8 @@ class View(NamedTuple):
 async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     """Returns the memento nearest to a time (the newest without one) with its neighbours, or None if there are no
     mementos."""
-    if any(step.remote for step in lookup.collection.steps):
-        return await _view_of_all(lookup, url, stamp)
+    if any(step.remote for step in lookup.collection.steps):  # one query, so that other servers are queried once
+        return await to_thread.run_sync(_around, await lookup.rows(all_of(url)), stamp)
     chosen = await nearest(lookup, url, stamp)
     if chosen is None:
         return None
@@ -91,9 +91,9 @@ async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     return View(chosen, first, last, before, after)
 
 
-async def _view_of_all(lookup: Lookup, url: str, stamp: str) -> View | None:
-    """As :func:`view`, with a single query for all captures, so that other servers are queried once."""
-    rows = list(islice(await lookup.rows(all_of(url)), DEFAULT_LIMIT))
+def _around(found: Iterator[Row], stamp: str) -> View | None:
+    """As :func:`view`, from the rows of all captures."""
+    rows = list(islice(found, DEFAULT_LIMIT))
     if not rows:
         return None
     wanted = seconds(stamp) if stamp else 0.0

@@ -46,11 +46,12 @@ def ordered_rows(lines: OrderedLines, read: LineReader, origin: RowOrigin, query
 
 
 def sort_rows(rows: Iterator[Row], query: Query) -> Iterator[Row]:
-    """Sorts rows in memory in the order of a query. Keeps the first ones, up to its limit and MAX_SORTED."""
+    """Yields rows in the order of a query. Sorts them in memory, which may take long, once the first one is requested.
+    Keeps the first ones, up to its limit and MAX_SORTED."""
     key = row_key(query, query.order)
     most = MAX_SORTED if query.limit is None else min(query.limit, MAX_SORTED)
     first = heapq.nlargest if query.order == "reverse" else heapq.nsmallest
-    return iter(first(most, rows, key=key))
+    yield from first(most, rows, key=key)
 
 
 def merge_rows(parts: Sequence[Iterator[Row]], query: Query) -> Iterator[Row]:

@@ -126,21 +126,22 @@ class CdxSource(RemoteSource):
     def url_of(self, query: Query, named: Mapping[str, str]) -> str:
         """The URL of the request for a query. Parameters that the server may not understand are not sent, but applied
         here."""
-        is_ia, take = self._is_ia, query.take
-        stated = {"url": query.url, "closest": query.closest, "timestamp": query.closest}
+        is_ia, take, order = self._is_ia, query.take, query.source_order
+        closest = query.closest if order == "closest" else ""
+        stated = {"url": query.url, "closest": closest, "timestamp": query.closest}
         url = self._api_url.filled({**take.first, **named, **stated})
-        is_sorted = query.closest or (query.order == "reverse" and not is_ia)
+        is_sorted = closest or (order == "reverse" and not is_ia)
         resolves = query.resolve_revisits  # before all others, among rows of all times
         since, until = ("", "") if resolves else (query.since, query.until)
         filters = () if resolves else query.filters
         texts = [_ia_filter(one) if is_ia else _pywb_filter(one) for one in filters]
-        is_final = not resolves and query.collapse_time < 0 and query.order == query.source_order
-        pushed = is_final and all(texts) and not (is_ia and query.order == "reverse")
+        is_final = not resolves and query.collapse_time < 0 and query.order == order
+        pushed = is_final and all(texts) and not (is_ia and order == "reverse")
         more = [
             ("matchType", "" if query.match == "exact" else query.match),
-            ("sort", query.order if is_sorted else ""),
+            ("sort", order if is_sorted else ""),
             ("from", since and _whole_parts(take.one("from", "from_ts"), since)),
-            ("to", until and _whole_parts(take.one("to"), last_moment(until[:14]))),
+            ("to", until and _whole_parts(take.one("to"), last_moment(take.one("to")[:14]))),
             *(("filter", text) for text in texts),
             ("limit", str(query.limit or "") if query.may_push_limit and pushed else ""),
         ]

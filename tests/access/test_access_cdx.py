@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import heapq
 import io
 import json
 import os
@@ -141,6 +143,30 @@ def test_a_sequence_falls_through_where_filters_or_times_leave_nothing(get: http
     for query in ("filter=original:.*&filter=mimetype:text/.*&filter=statuscode:200", "resolveRevisits=true&from=2016"):
         assert [one[1] for one in lines(get, f"collection=seq&{query}")][-1] == S[3], query
     assert lines(get, "collection=seq&offset=9") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "/many/index?closest=2014", "/many/index?collapseTime=4&reverse=1", "/many/index?resolveRevisits=1&reverse=1",
+        f"{IA}?collection=many&resolveRevisits=true&sort=reverse", f"{IA}?collection=many&closest=2014&sort=closest",
+    ],
+)  # fmt: skip
+def test_sorting_many_rows_holds_up_nobody(get: httpx.Client, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    """It is not done by the event loop."""
+    places: list[bool] = []
+
+    def noted(sort: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
+            places.append(asyncio._get_running_loop() is not None)
+            return sort(*args, **named)
+
+        return call
+
+    for name in ("nlargest", "nsmallest"):
+        monkeypatch.setattr(heapq, name, noted(getattr(heapq, name)))
+    assert get.get(f"{query}&url=many.org&matchType=domain&limit=1").status_code == 200
+    assert places == [False]
 
 
 def resumed(get: httpx.Client, query: str) -> list[str]:
