@@ -111,7 +111,8 @@ class Lookup:
 
 def is_short(query: Query) -> bool:
     """Whether the first rows of an answer can be found without reading many others."""
-    return bool(query.key) and not query.filters and query.order == query.source_order
+    skips = query.filters or query.resolve_revisits or query.collapse_time >= 0
+    return bool(query.key) and not skips and query.order == query.source_order
 
 
 async def first_of(made: Iterator[T], query: Query) -> T | None:

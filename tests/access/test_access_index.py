@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from archec.access.collection import is_short
 from archec.access.index_folders import FileSource
 from archec.access.query import Arguments, key_of, parse_query
 from archec.access.rows import NOWHERE, any_row, as_text
@@ -433,6 +434,13 @@ def test_an_answer_that_is_cut_is_no_whole_one_although_another_step_of_the_name
         os.truncate(path, 1000)
         with pytest.raises(httpx.RemoteProtocolError):
             list(reading)
+
+
+def test_a_query_that_may_skip_many_rows_is_left_to_a_thread() -> None:
+    url = ("url", "a.org")
+    assert is_short(parse_query(Arguments([url])))
+    for skips in (("filter", "x"), ("collapseTime", "0"), ("resolveRevisits", "1"), ("matchType", "host")):
+        assert not is_short(parse_query(Arguments([url, skips]))), skips
 
 
 pieces = st.builds(lambda text, times: text.encode() * times, st.text("ab", min_size=1, max_size=3), st.integers(1, 20))
