@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -58,9 +59,9 @@ async def load(lookup: Lookup, query: Query, asked: Asked = _GET) -> Loaded:
             except Refused as refusal:
                 if refusal.http_status not in (403, 451):
                     raise
-                refused = refused or refusal
-                continue
+                refused, record = refused or refusal, None
             if record is None:
+                await asyncio.sleep(0)  # others have their turn: the next of many rows may be there at once
                 continue
             try:
                 async with ClosedOnFailure(record.close):
@@ -147,9 +148,8 @@ async def _original(lookup: Lookup, row: Row, record: Record) -> Record | None:
     tried = 0
     for step in lookup.collection.steps:
         rows = await lookup.rows_of(step, query)
-        while tried < _MAX_ORIGINALS and (found := await first_of(rows, query)) is not None:
-            if digest and _digest(found.text("digest")) not in ("", digest):
-                continue
+        same = (one for one in rows if not digest or _digest(one.text("digest")) in ("", digest))
+        while tried < _MAX_ORIGINALS and (found := await first_of(same, query)) is not None:
             tried += 1
             try:
                 loaded = await _try(lookup, step, found)

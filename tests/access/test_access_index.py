@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -10,6 +11,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import httpx
 import pytest
@@ -18,9 +20,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.access.collection import is_short
+from archec.access.collection import Collection, Lookup, Step, is_short
+from archec.access.errors import Refused
 from archec.access.index_folders import FileSource
-from archec.access.query import Arguments, key_of, parse_query
+from archec.access.query import Arguments, all_of, key_of, parse_query
+from archec.access.resource import load
 from archec.access.rows import NOWHERE, any_row, as_text
 from archec.access.rules import Rules
 from archec.access.sources import Errors
@@ -441,6 +445,29 @@ def test_a_query_that_may_skip_many_rows_is_left_to_a_thread() -> None:
     assert is_short(parse_query(Arguments([url])))
     for skips in (("filter", "x"), ("collapseTime", "0"), ("resolveRevisits", "1"), ("matchType", "host")):
         assert not is_short(parse_query(Arguments([url, skips]))), skips
+
+
+def test_many_captures_without_a_record_hold_up_nobody(tmp_path: Path) -> None:
+    write_index(tmp_path / "a.cdxj", [line("http://a.org/", f"2014{n:010}") for n in range(100)])
+    loader = Mock(load=AsyncMock(side_effect=lambda *_: seen.append(turns)))
+    step = Step((FileSource("a", "file", tmp_path / "a.cdxj"),), (), (loader,), 5.0, False)
+    seen: list[int] = []
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def ask() -> None:
+        other = asyncio.create_task(others())
+        with pytest.raises(Refused, match="No Resource Found"):
+            await load(Lookup(Collection("a", (step,)), ANYBODY), all_of("http://a.org/"))
+        other.cancel()
+
+    asyncio.run(ask())
+    assert len(set(seen)) == len(seen) == 100
 
 
 pieces = st.builds(lambda text, times: text.encode() * times, st.text("ab", min_size=1, max_size=3), st.integers(1, 20))
