@@ -57,7 +57,7 @@ class OwnSource(LocalSource):
         if at_once and not self._archive.catalogue.url.startswith("sqlite:"):
             raise MayBlock  # SQLite is as fast as an index file; a database server may take longer
         if not self._is_whole():
-            errors[self.name] = "its catalogue is being rebuilt: rows may be missing"
+            errors[self.name] = "its catalogue lacks what journals say (is it being rebuilt?): rows may be missing"
         origin = RowOrigin(self.name, self.name, TYPE)
         if not query.key:
             return [ordered_rows(Stretch(self._archive, query, _lines_of), any_row, origin, query)]

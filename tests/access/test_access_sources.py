@@ -538,7 +538,7 @@ def test_an_archive_whose_catalogue_is_being_rebuilt_says_so(demo: Config, tmp_p
         written.clear()
         meanwhile = get.get(path)
         assert (meanwhile.status_code, meanwhile.text) == (200, "")
-        reason = {"own": "its catalogue is being rebuilt: rows may be missing"}
+        reason = {"own": "its catalogue lacks what journals say (is it being rebuilt?): rows may be missing"}
         assert json.loads(meanwhile.headers["ResErrors"]) == reason
         assert get.get(f"/own/resource?url={url}").json()["errors"] == reason
         rebuild(archive.layout, written)
