@@ -76,7 +76,8 @@ class WaczSource(FileSource):
                 try:
                     self._extract()
                 except _FAULTS as error:
-                    reason = getattr(error, "strerror", None) or error  # without the path
+                    cause = error.__cause__ or error  # an OSError, perhaps
+                    reason = getattr(cause, "strerror", None) or error  # without the path
                     self._fault = f"{self.name}: is not a readable WACZ file: {reason}"
         if self._fault:
             errors[self.name] = self._fault

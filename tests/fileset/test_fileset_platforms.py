@@ -700,6 +700,8 @@ def test_of_several_data_sets_on_a_page_the_one_that_was_asked_for(own: dict[str
     assert found(other, {**one, **own}).title == "P"
     with pytest.raises(FilesetPlatformScopeError, match="https://h/8, P"):
         found(other, one)
+    with pytest.raises(FilesetPlatformScopeError, match=r"https://h/8$"):
+        found(other, {**one, "url": 7})
     assert found(one, one).title == "P", "the same twice"
     assert found({**other, "isPartOf": {"@id": "p"}}, {**one, "@id": "p"}).title == "P"
     assert found(other, {**one, "hasPart": [{"@id": "https://h/8"}]}).title == "P"

@@ -248,7 +248,8 @@ class _Described:
         """Yields the URLs (or ids, or names) of the data sets that a catalogue lists, and of several on the page."""
         listed = (one for catalogue in self._catalogues for one in catalogue["dataset"].one_or_more())
         for one in (*listed, *self._several):
-            if one.is_object and (name := _first(one, "url", "@id", "name").text_or_none()):
+            name = _first(one, "url", "@id", "name").raw if one.is_object else None
+            if name and isinstance(name, str):
                 yield name
 
     def files(self, base: str) -> Iterator[FilesetManifestFile]:
