@@ -142,10 +142,10 @@ class Wholeness:
         ]  # fmt: skip
 
     def __call__(self) -> bool:
+        reached = self._reached  # before the positions are read: another thread may be told of a later one meanwhile
         positions = [archive.catalogue.position()[:2] for archive in self._archives]
-        is_whole = all(map(ge, positions, self._reached))
-        self._reached = list(map(max, positions, self._reached))
-        return is_whole
+        self._reached = list(map(max, positions, reached))
+        return all(map(ge, positions, reached))
 
 
 def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Callable[[Row], Subject]:

@@ -33,6 +33,7 @@ from archec.access.rules import Level, Rules
 from archec.access.tokens import Token, hash_of
 from archec.archive.opening import opened
 from archec.archive.recovery import rebuild
+from archec.catalogue.model import Position
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.cli.access import access
 from archec.config import Config, RuleConfig, load, parse
@@ -520,6 +521,20 @@ def test_no_rule_opens_a_file_while_the_catalogue_is_rebuilt(demo: Config, tmp_p
         rebuild(archive.layout, written)
         written.close()
         assert Level.CONTENT in levels(running) & levels(started)
+
+
+def test_commits_during_concurrent_requests_are_no_rebuild(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(demo) as archive:
+        is_whole, now = Wholeness([archive]), archive.catalogue.position()
+        told = iter((now, now._replace(batch=now.batch + 1)))
+
+        def position() -> Position:
+            found = next(told)
+            assert found is not now or is_whole(), "another request, after a commit"
+            return found
+
+        monkeypatch.setattr(archive.catalogue, "position", position)
+        assert is_whole()
 
 
 def test_an_archive_whose_catalogue_is_being_rebuilt_says_so(demo: Config, tmp_path: Path) -> None:
