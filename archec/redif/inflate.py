@@ -30,7 +30,7 @@ _FAILURES = (
     cast("type[Exception]", IsalError), zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError,
 )  # fmt: skip
 """Exceptions of decompressors for damaged data."""
-_ADVICE = ", or it takes too much memory: decompress it, or compress it with a smaller window (zstd: 128 MiB at most)"
+_ADVICE = "; if it is intact, decompress it, or compress it with a smaller window (zstd: 128 MiB at most)"
 """For a window that is too large: a flipped bit can make it so, and nobody can tell."""
 _GZIP, _ZSTD, _XZ, _BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh"
 _SKIPPABLE = tuple(bytes((first,)) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))

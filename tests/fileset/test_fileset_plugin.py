@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fileset_platform import Platform
 from fileset_support import Filesets, make_archive
+from gather_support import archec_inline
 
 from archec.errors import ConfigError
 from archec.fileset.lookup import all_filesets
@@ -114,6 +115,22 @@ ShelfHelper.questions = questions
 """)
     (result,) = shelf(folder, platform).ingest(f"{platform.url}/books/7")
     assert (result.status, len(result.manifest or ())) == ("success", 5)
+
+
+def test_a_helper_that_fails_to_match_is_named(
+    install: Callable[..., None], platform: Platform, folder: Path
+) -> None:
+    install("""
+def match_request(*args, **kwargs):
+    return {}["x"]
+ShelfHelper.match_request = match_request
+""")
+    filesets = shelf(folder, platform)
+    results = filesets.ingest(f"{platform.url}/books/7", f"{platform.url}/none")
+    assert [one.status for one in results] == ["platform-error"] * 2
+    assert "the helper for shelf fails: KeyError: 'x'" in (results[0].message or "")
+    done = archec_inline(filesets.config, "get", f"{platform.url}/books/8")
+    assert (done.code, "the helper for shelf fails" in done.err) == (1, True), done
 
 
 @pytest.mark.parametrize(

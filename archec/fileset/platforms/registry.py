@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 
 from archec.config.types import PlatformConfig
-from archec.errors import ConfigError
+from archec.errors import ArchecError, ConfigError
 from archec.fileset.model import IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
 from archec.fileset.platforms.base import FilesetPlatformHelper, host_of
@@ -21,6 +21,7 @@ from archec.fileset.platforms.mendeley import MendeleyHelper
 from archec.fileset.platforms.openicpsr import OpenIcpsrHelper
 from archec.fileset.platforms.osf import OsfHelper
 from archec.fileset.platforms.zenodo import B2shareHelper, InvenioHelper, ZenodoHelper
+from archec.fileset.status import PlatformError
 from archec.ids import FilesetId, is_url
 
 ENTRY_POINTS = "archec.fileset_platforms"
@@ -51,8 +52,18 @@ class Registry:
         self.helpers.sort(key=lambda helper: not helper.config.hosts)
 
     def match(self, request: IngestRequest, resource: Resource | None) -> FilesetPlatformHelper | None:
-        """The first platform that matches a request; None if there is none."""
-        return next((helper for helper in self.helpers if helper.match_request(request, resource, None)), None)
+        """The first platform that matches a request; None if there is none. Raises PlatformError if a helper (of
+        another package) raises anything else than errors of archec."""
+        for helper in self.helpers:
+            try:
+                if helper.match_request(request, resource, None):
+                    return helper
+            except ArchecError:
+                raise
+            except Exception as error:
+                fault = f"{type(error).__name__}: {error}"
+                raise PlatformError(f"the helper for {helper.name} fails: {fault[:300]}") from error
+        return None
 
     def identify(self, url: str) -> FilesetId | None:
         """The platform, its domain, and the id and version of a data set in a URL; None if no platform matches. The id
