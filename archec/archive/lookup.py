@@ -16,7 +16,7 @@ from archec.catalogue.model import KINDS, Kind, Note, Obi
 from archec.errors import CorruptArchive, NotHeld
 from archec.ids import normalise, slash_variant, typed, without_userinfo
 from archec.store.layout import Layout
-from archec.store.reader import Chain, compare, locate, open_held, spoilt
+from archec.store.reader import Chain, compare, locate, missing, open_held, spoilt
 from archec.tist import iso
 
 _MOST_HOPS = 50
@@ -129,8 +129,7 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
     try:
         located = _locate(archive, obi, tist)
     except NotHeld as error:
-        where = f"{archive.layout.root}/{archive.layout.path(obi.bytes_at(tist), obi.id)}"
-        raise spoilt(f"{where}: is missing, but sha256 {state} was noted there") from error
+        raise missing(archive.layout, archive.layout.path(obi.bytes_at(tist), obi.id), state) from error
     except CorruptArchive as error:
         raise spoilt(error.message) from error
     return Held(obi.id, tist, state, version.size if version is not None else 0, located)
@@ -162,7 +161,7 @@ def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:
     try:
         file = held.open(layout)
     except NotHeld as error:
-        raise spoilt(f"{where}: is missing, but sha256 {held.sha256} was noted there") from error
+        raise missing(layout, held.located.path, held.sha256) from error
     with file:
         size = os.fstat(file.fileno()).st_size
         if size != held.size:

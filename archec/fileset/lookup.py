@@ -22,7 +22,7 @@ from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.result import FilesetFile
 from archec.ids import is_fileset, normalise_url, parse_fileset, target_uri, urlkey
-from archec.store.reader import Reader, spoilt
+from archec.store.reader import Reader, missing
 from archec.tist import MAX_TIST, iso
 from archec.units import counted
 from archec.warc.cdxj import timestamp
@@ -61,8 +61,7 @@ def _stored(archive: Archive, fileset: Obi, tist: int) -> bytes:
         with Reader(archive.layout) as reader:
             return reader.read(place, fileset.id, state)
     except NotHeld as error:
-        where = f"{archive.layout.root}/{archive.layout.path(place, fileset.id)}"
-        raise spoilt(f"{where}: is missing, but sha256 {state} was noted there") from error
+        raise missing(archive.layout, archive.layout.path(place, fileset.id), state) from error
 
 
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:

@@ -288,6 +288,11 @@ def spoilt(message: str) -> CorruptArchive:
     return CorruptArchive(message, hint="'archec verify --repair-from COPY' restores good bytes from a second copy")
 
 
+def missing(layout: Layout, path: str, sha256: str) -> CorruptArchive:
+    """The error for a file of the store that is not at its path."""
+    return spoilt(f"{layout.root}/{path}: is missing, but sha256 {sha256} was noted there")
+
+
 # -- links ----------------------------------------------------------------------------------------
 
 
