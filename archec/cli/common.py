@@ -58,8 +58,13 @@ class _Parsed(click.ParamType):  # type: ignore[type-arg]  # it takes one in new
 class NamedPath(click.Path):
     """A path, which is not empty: an empty one, as of a variable that is not set, would be the working directory."""
 
-    def __init__(self, **allowed: bool) -> None:
-        super().__init__(readable=False, path_type=Path, **allowed)  # where it is opened, a message says whose it is
+    def __init__(
+        self, *, exists: bool = False, file_okay: bool = True, dir_okay: bool = True, allow_dash: bool = False
+    ) -> None:
+        super().__init__(
+            exists=exists, file_okay=file_okay, dir_okay=dir_okay, allow_dash=allow_dash, path_type=Path,
+            readable=False,  # where it is opened, a message says whose it is
+        )  # fmt: skip
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
