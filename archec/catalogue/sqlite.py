@@ -372,8 +372,8 @@ class SQLiteCatalogue(Database, Catalogue):
         return self._moments(sql, after)
 
     def _moments(self, sql: str, after: Moment) -> Iterator[Moment]:
-        paged = self._paged(f"{sql} ORDER BY tist, id LIMIT ?", after, lambda row: row)
-        return (Moment(*row) for row in paged)
+        rows = self._paged(f"{sql} ORDER BY tist, id LIMIT ?", after, lambda row: row)
+        return (Moment(*row) for row in rows)
 
     def naming(self, urls: Collection[str], limit: int) -> dict[str, list[str]]:
         sql = "SELECT id FROM refs WHERE url = ? ORDER BY id LIMIT ?"
