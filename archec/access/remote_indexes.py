@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -61,8 +62,8 @@ class RemoteSource(ServerSource, AskedSource):
         self.health.answered()
         return (rows,)
 
-    async def _rows(self, query: Query) -> Iterator[Row]:
-        raise NotImplementedError
+    @abstractmethod
+    async def _rows(self, query: Query) -> Iterator[Row]: ...
 
     async def _beside(self, answer: Fetched, parse: Callable[[], T]) -> T:
         """Parses a large answer in a thread and within the timeout, so that it holds up nobody else."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -95,24 +96,24 @@ class ServerSource(Source):
         return self.health.is_out
 
 
-class AskedSource(Source):
+class AskedSource(Source, ABC):
     """A remote index."""
 
+    @abstractmethod
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """Returns the rows of a query in one or more parts, each in the order in which the query asks sources.
 
         A source that fails adds the reason to ``errors``.
         """
-        raise NotImplementedError
 
 
-class LocalSource(Source):
+class LocalSource(Source, ABC):
     """A local index. Reading its rows may block, so many rows are read in a thread."""
 
+    @abstractmethod
     def parts(self, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
         """As :meth:`AskedSource.ask`. With ``at_once``, raises MayBlock unless reading a few rows is faster than
         switching to a thread."""
-        raise NotImplementedError
 
     def prepare(self) -> None:
         """One-time work before the first use, if any. May take long."""

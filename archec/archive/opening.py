@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from archec.store.layout import Layout, open_store
 from archec.store.lock import holder, run_lock
 
 _SCRATCH = "archec-scratch-"
+_LOCKED_AFTER = 3600.0
+"""Seconds after which a new directory has been locked, if its process lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,9 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
         with suppress(OSError, StorageFailed), open_directory(left) as lock:
             # Refused for one in use, and for all on a file system that locks no directory exclusively.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if left.stat().st_uid == os.geteuid() and any(left.iterdir()):  # an empty one may not be locked yet
+            found = os.fstat(lock)
+            is_new = found.st_mtime > time.time() - _LOCKED_AFTER and not any(left.iterdir())  # not locked yet, perhaps
+            if found.st_uid == os.geteuid() and not is_new:
                 shutil.rmtree(left, ignore_errors=True)
     with (
         tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as name,

@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import Any, NamedTuple
 
+from archec.archive.opening import temporary_folder
 from archec.audit.expected import Amount, Entry
 from archec.audit.findings import Finding, Reporter
 from archec.audit.journals import Ends
@@ -192,7 +193,7 @@ def open_memory(path: Path, report: Reporter) -> Iterator[Memory]:
         if why := "no space left" if is_full(path) else unwritable(path):
             message = f"{path}: nothing of this check is remembered: {why}: change that, or set work_directory"
             report(Finding("memory-damaged", path.name, message))
-            path = Path(stack.enter_context(TemporaryDirectory(prefix="archec-"))) / path.name
+            path = Path(stack.enter_context(temporary_folder(Path(gettempdir()), "archec-memory-"))) / path.name
         yield stack.enter_context(_open(path, report))
 
 

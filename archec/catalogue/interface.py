@@ -12,7 +12,7 @@ Everything except obis is stored in the same way by every engine: as small docum
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -77,7 +77,7 @@ class Counts(NamedTuple):
     filesets_lost: int = 0
 
 
-class Catalogue(Closing, ABC):
+class Catalogue(Closing):
     """A catalogue; see the module. A context manager. ``url`` is redacted for messages
     (:func:`redact`)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed,
 from archec.units import counted
 
 
-class FilesetIngestStrategy:
+class FilesetIngestStrategy(ABC):
     """A strategy for one data set. The files of an ``item`` have the URLs to request; those in results have URLs
     without signatures and tokens."""
 
@@ -33,13 +34,13 @@ class FilesetIngestStrategy:
     ) -> None:
         self.work, self.strategy, self.helper, self.limits = work, strategy, helper, limits
 
+    @abstractmethod
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
         """Returns the held version, if nothing more of it can be fetched; else None."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
         """Fetches, verifies and stores what is not held."""
-        raise NotImplementedError
 
     def _existing(
         self, item: FilesetPlatformItem, files: Sequence[FilesetManifestFile] | None

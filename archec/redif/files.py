@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import fnmatch
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -85,7 +85,7 @@ class Known(NamedTuple):
 Item = Blob | Directory | Unread | Other | Known
 
 
-class DataSetSource(Closing, ABC):
+class DataSetSource(Closing):
     """A data set that is read once, from its first file to its last; also a context manager.
 
     ``newest`` is the newest modification time so far that is not in the future, as a tist, or 0 if there is none.

@@ -515,13 +515,18 @@ def test_checks_go_on_where_they_can_remember_nothing(world: World, monkeypatch:
 
 
 def test_scratch_space_of_killed_processes_is_removed(world: World) -> None:
-    left = world.config.work_path / "archec-scratch-left"
+    left, empty, new = (world.config.work_path / f"archec-scratch-{name}" for name in ("left", "empty", "new"))
+    for path in (empty, new):
+        path.mkdir(parents=True)
+    os.utime(empty, (0, 0))
     with scratch_folder(world.config) as one:
         for path in (one / "file", left / "folder" / "file"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         with scratch_folder(world.config) as two:
             assert (one.is_dir(), two.is_dir(), left.is_dir()) == (True, True, False), "one of them is in use"
+    assert (empty.exists(), new.exists()) == (False, True), "a process that has just made one may not have locked it"
+    new.rmdir()
     assert checked(world)[1] == []
     assert list(world.config.work_path.iterdir()) == []
 
