@@ -161,16 +161,16 @@ class Tls:
 
 
 def issuer_url(certificate: bytes) -> str:
-    """The http URL of the issuer's certificate that a certificate (DER) states, or "".
+    """The first http URL of the issuer's certificate that a certificate (DER) states, or "".
 
     Only its object identifier is searched for. If that finds something else, the chain does not verify.
     """
-    found = _CA_ISSUERS.search(certificate)
-    if found is None:
-        return ""
-    size = int.from_bytes(next(filter(None, found.groups())), "big")
-    url = certificate[found.end() : found.end() + size]
-    return url.decode("ascii") if url.isascii() and url.lower().startswith(b"http://") else ""
+    for found in _CA_ISSUERS.finditer(certificate):
+        size = int.from_bytes(next(filter(None, found.groups())), "big")
+        url = certificate[found.end() : found.end() + size]
+        if url.isascii() and url.lower().startswith(b"http://"):
+            return url.decode("ascii")
+    return ""
 
 
 def _as_intermediate(data: bytes) -> bytes:

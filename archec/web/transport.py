@@ -19,10 +19,11 @@ from typing import NamedTuple, Protocol
 
 from archec.config import FetchConfig
 from archec.web.connect import Connector
-from archec.web.faults import BadUrl, WebError
+from archec.web.faults import BadUrl, ConnectError, WebError
 from archec.web.ftp import FtpTransport
 from archec.web.guard import Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
+from archec.web.headers import clean
 from archec.web.messages import Request, Response, located, origin_at
 from archec.web.policy import Deny, Proxies, Tuning, plain
 from archec.web.tls import ISSUER_SIZE, Tls
@@ -117,6 +118,8 @@ class DirectTransport:
                     alone=alone,
                     bodiless=method == "HEAD",
                 )
+                if plain_proxy is not None and origin.scheme == "http":
+                    _refuse_own_answer(connection)
             except Stale:  # only a kept connection raises it, and the next one is new, so this loop ends
                 kept = False
                 continue
@@ -259,6 +262,13 @@ def transports(
         return Transports(http, http, guard, proxies)
     ftp = FtpTransport(guard, concurrency, timeout, config.idle_timeout, config.contact, received)
     return Transports(http, ftp, guard, proxies)
+
+
+def _refuse_own_answer(connection: H1Connection) -> None:
+    """Raises ConnectError if the answer comes from the proxy, as it says itself: it says nothing about the file."""
+    for name, value in connection.headers:
+        if name.lower() == b"x-squid-error" or (name.lower() == b"proxy-status" and b"error=" in value):
+            raise ConnectError(f"the proxy answers with HTTP {connection.status}: {clean(value)}")
 
 
 def _head(lines: list[bytes], connection: bytes) -> bytes:

@@ -119,16 +119,23 @@ def test_a_tunnel_does_not_make_a_bad_certificate_good(proxy: ProxyServer, tmp_p
     assert "certificate" in hop.message
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_refuses_makes_a_file_unreachable(tmp_path: Path, scheme: str) -> None:
-    proxy = ProxyServer(refuse=407)
+@pytest.mark.parametrize(
+    ("scheme", "status", "why"),
+    [
+        ("http", 407, ""), ("https", 407, ""), ("https", 404, ""),
+        ("http", 404, "X-Squid-Error: 404:ERR_ACCESS_DENIED 0\r\n"),
+        ("http", 410, "Proxy-Status: gate; error=http_request_denied\r\n"),
+    ],
+)  # fmt: skip
+def test_a_proxy_that_refuses_makes_a_file_unreachable(tmp_path: Path, scheme: str, status: int, why: str) -> None:
+    proxy = ProxyServer(refuse=status, why=why)
     try:
         config = settings(proxy=f"http://127.0.0.1:{proxy.port}", retries=0)
         hop = fetch_one(tmp_path, f"{scheme}://127.0.0.1:9/x", config)
     finally:
         proxy.close()
     assert hop.outcome is Outcome.UNREACHABLE
-    assert "407" in hop.message
+    assert str(status) in hop.message
 
 
 def test_a_proxy_that_is_not_there(tmp_path: Path) -> None:

@@ -208,7 +208,8 @@ def test_a_server_without_secure_renegotiation(authority: Authority, tmp_path: P
 
 def test_a_chain_is_completed_where_it_says(authority: Authority, hostile: Hostile, tmp_path: Path) -> None:
     place = hostile.url("/issuer?name=middle")
-    authority.make("leaf", "middle", "CA:FALSE", HERE, f"authorityInfoAccess=caIssuers;URI:{place}")
+    others = "OCSP;URI:http://127.0.0.1/,caIssuers;URI:ldap://127.0.0.1/cn"
+    authority.make("leaf", "middle", "CA:FALSE", HERE, f"authorityInfoAccess={others},caIssuers;URI:{place}")
     assert issuer_url(authority.der("leaf")) == place
     for form in (authority.der("middle"), (authority.folder / "middle.pem").read_bytes()):
         ISSUERS["middle"] = form

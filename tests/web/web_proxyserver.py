@@ -9,12 +9,13 @@ from urllib.parse import urlsplit
 
 
 class ProxyServer:
-    """Listens on 127.0.0.1; ``seen`` are the request lines, ``heads`` the whole heads."""
+    """Listens on 127.0.0.1; ``seen`` are the request lines, ``heads`` the whole heads. ``refuse``: it answers all
+    of them with this status and the header lines ``why``."""
 
-    def __init__(self, refuse: int = 0) -> None:
+    def __init__(self, refuse: int = 0, why: str = "") -> None:
         self.seen: list[str] = []
         self.heads: list[str] = []
-        self.refuse = refuse
+        self.refuse, self.why = refuse, why
         self._loop = asyncio.new_event_loop()
         self._server = self._loop.run_until_complete(asyncio.start_server(self._client, "127.0.0.1", 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
@@ -44,7 +45,7 @@ class ProxyServer:
                 self.seen.append(line)
                 method, target, _ = line.split(" ")
                 if self.refuse:
-                    writer.write(f"HTTP/1.1 {self.refuse} No\r\nContent-Length: 0\r\n\r\n".encode())
+                    writer.write(f"HTTP/1.1 {self.refuse} No\r\n{self.why}Content-Length: 0\r\n\r\n".encode())
                     continue
                 if method == "CONNECT":
                     host, _, port = target.rpartition(":")
