@@ -55,6 +55,8 @@ def test_the_data_connection_goes_to_the_same_host_whatever_the_server_says(serv
     [
         ("missing", Outcome.GONE),
         ("denied", Outcome.FORBIDDEN),
+        ("verweigert", Outcome.FORBIDDEN),
+        ("refuse", Outcome.FORBIDDEN),
         ("locked", Outcome.FORBIDDEN),
         ("pub", Outcome.FORBIDDEN),
         ("odd", Outcome.FORBIDDEN),

@@ -98,7 +98,7 @@ class FtpServer:
 
     def _retrieve(self, say: Callable[[str], None], listener: socket.socket, path: str) -> None:
         replies = {"denied": "550 Permission denied", "busy": "450 busy", "odd": "553 name not allowed"}
-        replies["locked"] = "550 gesperrt"
+        replies |= {"locked": "550 gesperrt", "verweigert": "550 Zugriff verweigert", "refuse": "550 Refus\xe9"}
         if path in replies or (path not in self.files and path != "endless"):
             say(replies.get(path, "550 no such file"))
             return
