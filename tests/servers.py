@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from starlette.types import ASGIApp
 
 from archec.config import ServerConfig
-from archec.server.run import listen, make_server
+from archec.server.run import listen, make_server, run
 
 LOCAL = ServerConfig(host="127.0.0.1", port=0, access_log="")
 
@@ -20,7 +20,7 @@ def running(app: ASGIApp, config: ServerConfig = LOCAL) -> Iterator[int]:
     """The port of a server that listens, and is stopped at the end."""
     with listen(config) as listener:
         server = make_server(app, config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread = threading.Thread(target=run, args=(server, listener))
         thread.start()
         try:
             while not server.started:

@@ -133,7 +133,7 @@ class AccessCapability(BaseRoute, Capability):
                 except TransferEnded as ended:
                     if not sent.status:
                         raise unauthorized() from ended
-                    scope[ABORT]()
+                    scope["state"][ABORT]()
                     raise
         except Refused as refusal:
             response = message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)

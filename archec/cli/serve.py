@@ -18,7 +18,7 @@ from archec.config.pywb import load_with_pywb
 from archec.oai.router import opened_oai
 from archec.server.app import AbsentCapability, Capability, make_app
 from archec.server.observe import log_accesses
-from archec.server.run import listen, make_server
+from archec.server.run import listen, make_server, run
 from archec.terminal.output import note
 
 
@@ -68,7 +68,7 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
         gc.set_threshold(20_000)  # requests leave few cycles; looking for them so often takes 3 % of the CPU
         # After a graceful stop uvicorn raises the caught signal again.
         with contextlib.suppress(KeyboardInterrupt):
-            running.run(sockets=[listener])
+            run(running, listener)
 
 
 def _address(listener: socket.socket) -> str:

@@ -23,9 +23,9 @@ from archec.errors import ArchecError
 from archec.store.durable import storage_errors
 
 ABORT = "archec.abort"
-"""Key of a scope: closes its connection at once. The client does not receive what the kernel still holds for it."""
+"""Key of a scope's state: closes its connection at once. The client does not receive what the kernel still holds."""
 IS_GONE = "archec.is_gone"
-"""Key of a scope: returns whether its connection is closed. uvicorn discards what is sent after that."""
+"""Key of a scope's state: returns whether its connection is closed. uvicorn discards what is sent after that."""
 SENT = "archec.sent"
 """Key of a scope: what was sent (:class:`Sent`)."""
 ACCESS_LOG = logging.getLogger("archec.requests")
@@ -106,7 +106,7 @@ class Observed:
             await self._app(scope, receive, send)
             return
         begun = time.monotonic()
-        sent = scope[SENT] = Sent(send, scope[IS_GONE])
+        sent = scope[SENT] = Sent(send, scope["state"][IS_GONE])
         self._active += 1
         try:
             await self._app(scope, receive, sent.send)

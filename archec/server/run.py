@@ -8,13 +8,18 @@ has to provide that (``docs/operations.md``).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import struct
 
 import uvicorn
-from starlette.types import ASGIApp
+import uvloop
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from archec.config import ServerConfig
 from archec.errors import ConfigError
@@ -28,51 +33,85 @@ _MAX_HEAD = 1 << 16
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class _LimitedHeads(HttpToolsProtocol):
-    """HTTP parsed by llhttp, which is several times faster than h11, with a limit for the size of request heads and
-    trailers, which uvicorn's class lacks."""
+class _Connection(asyncio.Protocol):
+    """A connection: uvicorn's protocol, with a limit for the size of request heads and trailers, which it lacks. A
+    parser that ignores their contents says where they end.
 
-    _head = 0
-    """Bytes received since the last complete head or piece of a body."""
+    uvicorn's protocol on llhttp is used, because it is several times faster than the one on h11, which has a limit.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, object],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        actions = {ABORT: self._abort, IS_GONE: self._is_gone}
+        self._http = HttpToolsProtocol(config, server_state, app_state | actions, _loop)
+        self._parser = HttpRequestParser(self)
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's, so that both agree
+        self._head = 0
+        """Bytes received since the last complete head or piece of a body."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+        self._http.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Counts the bytes of a head. Closes the connection if it is too large."""
+        """Passes it on, or closes the connection if a head is too large and still incomplete. :func:`_limited` refuses
+        complete ones."""
         self._head += len(data)
-        super().data_received(data)
-        if self._head > _MAX_HEAD and not self.transport.is_closing():
-            self.send_400_response("")
+        with contextlib.suppress(HttpParserError, HttpParserUpgrade):  # uvicorn's parser finds them too
+            self._parser.feed_data(data)
+        if self._head <= _MAX_HEAD:
+            self._http.data_received(data)
+        elif not self._transport.is_closing():
+            self._transport.write(_TOO_LARGE)
+            self._transport.close()
 
     def on_headers_complete(self) -> None:
-        """Raises ValueError, so that :meth:`send_400_response` is called, if the head is too large: it may be complete
-        before its size is counted."""
-        self._head = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if self._head > _MAX_HEAD:
-            raise ValueError("the head is too large")
         self._head = 0
-        self.scope[ABORT] = self._abort  # type: ignore[literal-required]
-        self.scope[IS_GONE] = self.transport.is_closing  # type: ignore[literal-required]
-        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._head = 0
-        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._head = 0
-        super().on_message_complete()
 
-    def send_400_response(self, msg: str) -> None:
-        if self._head <= _MAX_HEAD:
-            super().send_400_response(msg)
-        else:
-            self.transport.write(_TOO_LARGE)
-            self.transport.close()
+    def eof_received(self) -> None:
+        self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._http.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._http.connection_lost(exc)
+
+    def _is_gone(self) -> bool:
+        return self._transport.is_closing()
 
     def _abort(self) -> None:
         """Closes the connection, and discards what was sent and has not arrived yet: up to some MB of a response."""
         at_once = struct.pack("ii", 1, 0)
-        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
-        self.transport.abort()
+        self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        self._transport.abort()
+
+
+def _limited(app: ASGIApp) -> ASGIApp:
+    """Returns ``app`` with the same limit for heads that are complete when they are received."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            size = len(scope["raw_path"]) + len(scope["query_string"])
+            if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > _MAX_HEAD:
+                return await Response(status_code=431, headers={"Connection": "close"})(scope, receive, send)
+        return await app(scope, receive, send)
+
+    return answer
 
 
 def listen(config: ServerConfig) -> socket.socket:
@@ -94,22 +133,13 @@ def listen(config: ServerConfig) -> socket.socket:
     return listener
 
 
-class _Server(uvicorn.Server):
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Aborts the connections that are left: closing one that is not read from would not end."""
-        await super().shutdown(sockets)
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
-        await asyncio.sleep(0)
-
-
 def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
-    """Returns a server for ``app``. Its ``run(sockets=[...])`` returns after a signal to stop."""
+    """Returns a server for ``app``, for :func:`run`."""
     logging.getLogger("uvicorn.error").addFilter(_is_new)
-    return _Server(
+    return uvicorn.Server(
         uvicorn.Config(
-            app,
-            http=_LimitedHeads,
+            _limited(app),
+            http=_Connection,
             ws="none",
             lifespan="on",
             interface="asgi3",
@@ -124,6 +154,20 @@ def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
             timeout_graceful_shutdown=max(1, int(config.stop_timeout)),
         )
     )
+
+
+def run(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Serves the connections of ``listener`` until a signal to stop."""
+    uvloop.run(_serve(server, listener))
+
+
+async def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        # Closing one that is not read from would not end.
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
 
 
 def _is_new(record: logging.LogRecord) -> bool:
