@@ -6,6 +6,7 @@ Design, section 3.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
     """Creates an empty obi store at ``root``, or opens an existing one with the same fan-out.
 
     ``fanout`` is 0 (flat) or 256. Raises :class:`ConfigError` for another value, for an existing store with another
-    fan-out, and for a directory with other contents.
+    fan-out, for a directory with other contents, and for an unsuitable file system.
     """
     if fanout not in FANOUTS or isinstance(fanout, bool):
         raise ConfigError(f"a fan-out of {fanout} is not possible", hint="use 0 or 256")
@@ -87,9 +88,25 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
                 f"{root}: holds {foreign[0]!r} and is not an archive", hint="use an empty or a new directory"
             )
         _make(root / RUNS, disk)
+        _check_file_system(root)
     atomic_write(root / NAMASTE, NOTICE.encode(), disk=disk)
     atomic_write(root / DESCRIPTOR, descriptor_of(fanout), disk=disk)
     return Layout(root, fanout)
+
+
+def _check_file_system(root: Path) -> None:
+    """Raises :class:`ConfigError` if an archive's names would not be possible here, or not distinct."""
+    lacks = "tells no upper from lower case in names" if (root / RUNS.upper()).exists() else ""
+    link = root / ("x" * MAX_NAME)
+    try:
+        os.symlink(NAMASTE, link)
+        os.unlink(link)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.ENAMETOOLONG):
+            raise
+        lacks = f"has no symbolic links with names of {MAX_NAME} bytes"
+    if lacks:
+        raise ConfigError(f"{root}: its file system {lacks}", hint="use one such as ext4, xfs or btrfs")
 
 
 def descriptor_of(fanout: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from archec.errors import ArchecError, ConfigError, CorruptArchive
 from archec.ids import fan
+from archec.store import layout as layouts
 from archec.store.layout import DESCRIPTOR, NAMASTE, Layout, create, open_layout
 
 TIST = 1352481230
@@ -133,3 +135,26 @@ def test_every_id_has_a_path_of_plain_components(id: str, tist: int, fanout: int
 def test_two_ids_never_share_a_path(one: str, two: str) -> None:
     layout = Layout(Path("/a"))
     assert (layout.path(TIST, one) == layout.path(TIST, two)) == (one == two)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.ENAMETOOLONG])
+def test_a_file_system_without_links_or_long_names_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    with pytest.raises(ConfigError, match="has no symbolic links with names of 255 bytes"):
+        create(tmp_path / "archive")
+    monkeypatch.undo()
+    assert create(tmp_path / "archive").runs.is_dir()
+
+
+def test_a_file_system_that_ignores_case_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def folding(path: Path) -> bool:
+        return path.parent.is_dir() and path.name.lower() in map(str.lower, os.listdir(path.parent))
+
+    monkeypatch.setattr(layouts.Path, "exists", folding)
+    with pytest.raises(ConfigError, match="tells no upper from lower case"):
+        create(tmp_path / "archive")
