@@ -16,13 +16,15 @@ from msgspec.structs import replace
 from archec.access.errors import MayBlock
 from archec.access.loading import Loader
 from archec.access.ordering import merge_rows
-from archec.access.query import Query
+from archec.access.query import Query, key_range
 from archec.access.query_steps import apply
 from archec.access.rows import Row
 from archec.access.sources import AskedSource, Errors, LocalSource, Source
 from archec.access.viewer import Viewer
 
 T = TypeVar("T")
+_UNKNOWN = "http://unknown.invalid/"
+"""A URL that no archive has: RFC 2606 section 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +90,38 @@ class Lookup:
     errors: Errors = field(default_factory=Errors)
 
     async def rows_of(self, step: Step, query: Query) -> Iterator[Row]:
-        """The rows of a step that the viewer may see. Where that is none, whatever there is, no source is queried, so
-        that neither the time nor an error tells what there is."""
-        if not self.viewer.may_see(query.range):
-            return iter(())
-        return apply(self.viewer.visible(await step.rows(query, self.errors)), query)
+        """The rows of a step that the viewer may see. Where that is none, whatever there is, the sources are queried
+        for something that nobody has, so that neither the time nor an error tells what there is, nor that it is
+        closed. Clients who learn nothing from either anyway cause no query."""
+        if self.viewer.may_see(query.range):
+            return apply(self.viewer.visible(await step.rows(query, self.errors)), query)
+        if not self.viewer.sees_nothing_by_default:
+            unknown = replace(query, url=_UNKNOWN, range=key_range(_UNKNOWN, query.match))
+            return filter(None, map(_hidden, await step.rows(unknown, self.errors)))
+        return iter(())
 
-    async def rows(self, query: Query, of_step: Callable[[Iterator[Row]], Iterator[Row]] = iter) -> Iterator[Row]:
+    async def rows(
+        self, query: Query, of_step: Callable[[Iterator[Row]], Iterator[Row]] | None = None
+    ) -> Iterator[Row]:
         """Returns the rows that match a query, from the first step that has any. ``of_step`` selects among those of a
-        step."""
+        step; it may read many of them."""
         *others, last = self.collection.steps
         for step in others:
-            rows = of_step(await self.rows_of(step, query))
-            first = await (first_of(rows, query) if of_step is iter else to_thread.run_sync(next, rows, None))
+            rows = await self.rows_of(step, query)
+            rows = of_step(rows) if of_step is not None else rows
+            first = await (first_of(rows, query) if of_step is None else to_thread.run_sync(next, rows, None))
             if first is not None:
                 return chain([first], rows)
-        return of_step(await self.rows_of(last, query))
+        rows = await self.rows_of(last, query)
+        return of_step(rows) if of_step is not None else rows
 
     async def first(self, query: Query) -> Row | None:
         return next(await self.rows(replace(query, limit=1)), None)
+
+
+def _hidden(row: Row) -> Row | None:
+    """Nothing, whatever the row."""
+    return None
 
 
 def is_short(query: Query) -> bool:

@@ -25,7 +25,7 @@ from archec.config import Config, load, setting_names
 from archec.errors import ArchecError, ConfigError
 
 _log = logging.getLogger("archec.access.gate")
-_LOOK = 0.5
+_LOOK = 0.4
 """Seconds between two checks of the configuration and of running transfers."""
 _SERVED = ("name", "object_store", "database", "fetch.", "server.", "oai.", "access.", "collections")
 _RELOADED = ("access.rules", "access.open")
@@ -44,7 +44,7 @@ class Gate:
         self._config, self._looking_up = config, looking_up
         self._tokens = TokenFile(token_path(config))
         self.rules = Rules(config.access.rules, config.access.open)
-        self._stamp = _stamp_of(config)
+        self._stamp = self._seen = _stamp_of(config)
         self._initial = load(config.file) if self._stamp is not None else config  # without options of the command line
         self._buckets: dict[str, tuple[float, float]] = {}
         self._transfers: dict[asyncio.Task[object], Token] = {}
@@ -108,7 +108,8 @@ class Gate:
         self._audit_fault = self.audit.fault
         try:
             stamp = _stamp_of(self._config)
-            if stamp != self._stamp:
+            is_still, self._seen = stamp == self._seen, stamp
+            if stamp != self._stamp and is_still:  # else it may be half written, with fewer rules
                 fresh = load(self._config.file)
                 self.rules = Rules(fresh.access.rules, fresh.access.open)
                 self._stamp = stamp

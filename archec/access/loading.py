@@ -14,14 +14,18 @@ from anyio import to_thread
 from archec.access.errors import SourceFailed
 from archec.access.index_files import IndexFile, skip_mark
 from archec.access.posts import Asked
-from archec.access.record import Record, read_record
+from archec.access.query import key_of
+from archec.access.record import ClosedOnFailure, Record, read_record
 from archec.access.remote_records import RangeReader
 from archec.access.rows import Row
+from archec.errors import UsageError
 
 _INLINE = 1 << 17
 """Records up to this size are read without a thread."""
 _PIECE = 1 << 18
 _NUMBER = re.compile("[0-9]{1,18}")
+_HTTP = re.compile("https?://", re.I)
+_POSTED = re.compile(r"[?&]__wb_method=")
 
 
 class Loader(Protocol):
@@ -125,6 +129,9 @@ class WarcLoader:
             try:
                 pieces = self._pieces(place, int(offset), size)
                 record = await read_record(pieces, pieces.aclose, f"{filename} {offset}", is_stored=True)
+                async with ClosedOnFailure(record.close):
+                    if not _is_of(record.url, row.url):
+                        raise SourceFailed("the record there is of another URL")
                 record.body = _named(record.body, filename)
                 return record
             except SourceFailed as error:
@@ -146,6 +153,17 @@ class WarcLoader:
     def _pieces(self, place: WarcPlace, offset: int, length: int) -> AsyncGenerator[bytes, None]:
         read = self._remote.pieces if "://" in place.path else _pieces
         return read(place.path, place.begin + offset, length)
+
+
+def _is_of(recorded: str, url: str) -> bool:
+    """Whether a record is of the URL of a row, as far as that can be told. Indexers clean URLs in different ways and
+    append what a request posted, so keys without that are compared."""
+    if recorded == url or not (recorded.isascii() and url.isascii() and _HTTP.match(recorded) and _HTTP.match(url)):
+        return True
+    try:
+        return key_of(recorded) == key_of(_POSTED.split(url, maxsplit=1)[0])
+    except UsageError:
+        return True
 
 
 async def _named(body: AsyncIterator[bytes], filename: str) -> AsyncIterator[bytes]:

@@ -7,9 +7,11 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from itertools import islice
 from typing import IO, NamedTuple
 from urllib.parse import quote
 
+import orjson
 from anyio import CancelScope, to_thread
 
 from archec.access.errors import NotInTime, SourceFailed
@@ -171,6 +173,18 @@ def _plain(response: Response) -> AsyncIterator[bytes] | None:
     if (whole(headers.get("content-length", "")) or 0) > MAX_ANSWER:
         raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
     return unpacked(ChunkReader(arriving(response))) if encoding.endswith("gzip") else None
+
+
+def told_by(headers: Mapping[str, str]) -> str:
+    """What the header ``ResErrors`` of a response says about the sources of its server, or ""."""
+    text = headers.get("reserrors", "")
+    try:
+        value = orjson.loads(text or "{}")
+    except ValueError:
+        return ""  # from a server that gives the header another meaning
+    if not isinstance(value, dict):
+        return ""
+    return "; ".join(f"{name[:60]}: {str(reason)[:200]}" for name, reason in islice(value.items(), 8))
 
 
 class Cache:

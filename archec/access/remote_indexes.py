@@ -15,7 +15,7 @@ from anyio import to_thread
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Filter, Query, joined, key_of, uri_of
-from archec.access.remote import Cache, Fetched, UrlTemplate, Web, escaped, fetch
+from archec.access.remote import Cache, Fetched, UrlTemplate, Web, escaped, fetch, told_by
 from archec.access.rows import Row, RowOrigin, any_row, made_row
 from archec.access.sources import LEFT_OUT, AskedSource, Errors, ServerSource, in_time
 from archec.access.stamps import from_http_date, http_date, last_moment, now_stamp
@@ -55,7 +55,7 @@ class RemoteSource(ServerSource, AskedSource):
             errors[self.name] = LEFT_OUT
             return ()
         try:
-            rows = await self._rows(query)
+            rows = await self._rows(query, errors)
         except SourceFailed as error:
             self.failed(error.message, errors)
             return ()
@@ -63,13 +63,13 @@ class RemoteSource(ServerSource, AskedSource):
         return (rows,)
 
     @abstractmethod
-    async def _rows(self, query: Query) -> Iterator[Row]: ...
+    async def _rows(self, query: Query, errors: Errors) -> Iterator[Row]: ...
 
     async def _beside(self, answer: Fetched, parse: Callable[[], T]) -> T:
         """Parses a large answer in a thread and within the timeout, so that it holds up nobody else."""
-        if answer.size <= _SMALL:
-            return parse()
         try:
+            if answer.size <= _SMALL:
+                return parse()
             with nullcontext() if self._seconds is None else in_time(self._seconds):
                 return await to_thread.run_sync(parse, abandon_on_cancel=True)
         except BaseException:
@@ -110,7 +110,7 @@ class CdxSource(RemoteSource):
         self._is_ia = path.rstrip("/").endswith("/cdx/search/cdx")
         self._stated = {part.partition("=")[0] for part in query.split("&")}
 
-    async def _rows(self, query: Query) -> Iterator[Row]:
+    async def _rows(self, query: Query, errors: Errors) -> Iterator[Row]:
         named = self._named_values(query)
         url = self.url_of(query, named)
         key = (url, query.range, query.source_order, *named.items())
@@ -120,8 +120,12 @@ class CdxSource(RemoteSource):
             rows = []
             if answer is not None:
                 parsed = self._parsed(answer, query, self._origin(named))
-                rows = await self._beside(answer, partial(_in_order, parsed, query))
-            self._cache.keep(key, rows)
+                is_asked = not (self._is_ia and query.source_order == "reverse")
+                rows = await self._beside(answer, partial(_in_order, parsed, query, is_asked=is_asked))
+            if answer is not None and (told := told_by(answer.headers)):
+                errors[self.name] = told  # and the next request asks again
+            else:
+                self._cache.keep(key, rows)
         return (self._loadable(row, named) for row in rows)
 
     def url_of(self, query: Query, named: Mapping[str, str]) -> str:
@@ -180,7 +184,7 @@ class MementoSource(RemoteSource):
         errors[self.name] = "a Memento archive supports single URLs only"
         return ()
 
-    async def _rows(self, query: Query) -> Iterator[Row]:
+    async def _rows(self, query: Query, errors: Errors) -> Iterator[Row]:
         in_interval = self._config.timemap_url and (query.since or query.until)  # a TimeGate names few mementos
         by_gate = bool(query.closest and self._config.timegate_url and not in_interval)
         named = self._named_values(query)
@@ -286,11 +290,14 @@ def parse_links(text: str) -> Iterator[Link]:
         yield match[1], dict(pairs)
 
 
-def _in_order(rows: Iterator[Row], query: Query) -> list[Row] | Iterator[Row]:
-    """Sorts rows in the order in which sources are queried, if they are few. A longer list must be sorted already."""
+def _in_order(rows: Iterator[Row], query: Query, *, is_asked: bool) -> list[Row] | Iterator[Row]:
+    """Sorts rows in the order in which sources are queried, if they are few. A longer list must be sorted already.
+    Raises UsageError if it cannot be, as the server was not asked for the order (``is_asked``)."""
     first = list(islice(rows, MAX_SORTED))
     if len(first) < MAX_SORTED:
         return source_rows(first, query)
+    if not is_asked:
+        raise UsageError(f"sort=reverse: an index has {MAX_SORTED} captures or more: limit the time with from and to")
     return _checked(chain(first, rows), query)
 
 

@@ -51,6 +51,7 @@ async def load(lookup: Lookup, query: Query, asked: Asked = _GET) -> Loaded:
     """Returns the first record that can be loaded. Raises Refused: 451 or 403 if the viewer may not have it, 404 if
     there is none."""
     refused: Refused | None = None
+    may_load = lookup.viewer.may_load(query.range)
     for step in lookup.collection.steps:
         rows = await lookup.rows_of(step, query)
         while (row := await first_of(rows, query)) is not None:
@@ -60,6 +61,8 @@ async def load(lookup: Lookup, query: Query, asked: Asked = _GET) -> Loaded:
                 if refusal.http_status not in (403, 451):
                     raise
                 refused, record = refused or refusal, None
+                if not may_load:
+                    raise refused from None  # as for every other row
             if record is None:
                 await asyncio.sleep(0)  # others have their turn: the next of many rows may be there at once
                 continue
@@ -87,6 +90,8 @@ async def _try(lookup: Lookup, step: Step, row: Row, asked: Asked = _GET) -> Rec
             if record is not None:
                 async with ClosedOnFailure(record.close):
                     check_record(record, row, lookup.viewer)
+                if record.told:
+                    errors[row.origin.source] = record.told
                 return record
         except SourceFailed as error:
             reasons.append(error.message)

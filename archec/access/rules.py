@@ -94,15 +94,17 @@ class Rules:
                 break
         return 0
 
-    def may_show(self, within: KeyRange, address: str, now: float) -> bool:
-        """Whether a client at ``address`` without a token may see anything that has one of these keys."""
+    def may_show(self, within: KeyRange, address: str, now: float, *, contents: bool = False) -> bool:
+        """Whether a client at ``address`` without a token may see anything that has one of these keys, or with
+        ``contents`` load it."""
+        shown = ("open",) if contents else ("open", "metadata", "withdrawn")
         for rule in self.rules:
             holds = _holds_within(rule, within, address, now)
-            if holds is not False and rule.rights != "closed":
+            if holds is not False and rule.rights in shown:
                 return True
             if holds:
                 return False
-        return self.open != "none"
+        return _OPEN[self.open] in shown
 
     @property
     def may_open(self) -> bool:

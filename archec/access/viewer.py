@@ -46,6 +46,10 @@ class Viewer(Struct, frozen=True):
         """Whether there may be rows with these keys that are visible to this viewer."""
         return self.allows("metadata") or self.rules.may_show(within, self.address, time.time())
 
+    def may_load(self, within: KeyRange) -> bool:
+        """Whether there may be rows with these keys whose contents this viewer may have."""
+        return self.allows("content") or self.rules.may_show(within, self.address, time.time(), contents=True)
+
     def visible(self, rows: Iterator[Row]) -> Iterator[Row]:
         """Yields the rows visible to this viewer. Withdrawn rows are marked as such."""
         if self.rules.are_trivial:

@@ -60,7 +60,13 @@ class ZipNum:
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
         for block in blocks_of(self._summary, start, end):
-            for line in self._lines(block):
+            try:
+                lines = self._lines(block)
+            except SourceFailed:
+                if block < start and next(self._summary.forward(start, end), b"") == start:
+                    continue  # of the page before: this one begins with the next block
+                raise
+            for line in lines:
                 if line >= end:
                     return
                 if line >= start:

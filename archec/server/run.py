@@ -102,13 +102,17 @@ class _Connection(asyncio.Protocol):
 
 
 def _limited(app: ASGIApp) -> ASGIApp:
-    """Returns ``app`` with the same limit for heads that are complete when they are received."""
+    """Returns ``app`` with the same limit for heads that are complete when they are received, and with one Host in
+    each (RFC 9112 section 3.2)."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             size = len(scope["raw_path"]) + len(scope["query_string"])
             if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > _MAX_HEAD:
                 return await Response(status_code=431, headers={"Connection": "close"})(scope, receive, send)
+            hosts = sum(name == b"host" for name, _ in scope["headers"])
+            if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
+                return await Response(status_code=400, headers={"Connection": "close"})(scope, receive, send)
         return await app(scope, receive, send)
 
     return answer

@@ -20,6 +20,7 @@ from remote_archives import STAMPS, Archives, U, archives
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
+from archec.access import remote_indexes
 from archec.access.errors import SourceFailed
 from archec.access.index_files import MAX_LINE
 from archec.access.loading import PrefixResolver
@@ -328,6 +329,39 @@ def test_no_redirect_takes_a_password_to_another_host(end: str) -> None:
 
     asyncio.run(asked_of(redirects, ask))
     assert [secret in one for one in asked] == [True, True]
+
+
+def test_what_an_archec_says_of_its_sources_is_passed_on(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response(U, STAMPS[1], b"whole")
+    gone = line(U, STAMPS[0], filename="gone.warc.gz", offset="0", length="9")
+    write_index(tmp_path / "a.cdxj", [*crawl.close(), gone])
+    one = "index_group: {near: a.cdxj, lost: no.cdxj}, resource: ./w"
+    behind = configured(tmp_path, f"collections: {{c: {{{one}}}}}\naccess: {{open: content}}")
+    with serving(behind) as url:
+        (tmp_path / "front").mkdir()
+        replay = f"{url}/c/resource?url={{url}}&from={{timestamp}}"
+        source = f"{{type: cdx, api_url: '{url}/c/index?url={{url}}', replay_url: '{replay}'}}"
+        front = configured(
+            tmp_path / "front", f"collections: {{f: {{index: {source}}}}}\naccess: {{open: content, cache: 5m}}"
+        )
+        with serving(front) as base, client(base, "") as get:
+            for _ in range(2):  # such an answer is not cached
+                answer = get.get(f"/f/index?url={U}")
+                assert (answer.status_code, answer.text.count("\n")) == (200, 2)
+                assert json.loads(answer.headers["reserrors"])["f"].startswith("lost: lost: cannot be read")
+            loaded = get.get(f"/f/resource?url={U}")
+            assert record(loaded).payload == b"whole"
+            assert "near: gone.warc.gz" in json.loads(loaded.headers["reserrors"])["f"]
+
+
+def test_an_index_that_cannot_reverse_many_captures_says_what_to_do(
+    get: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [one["timestamp"] for one in found(get, "ia", "sort=reverse")] == [*reversed(STAMPS)]
+    monkeypatch.setattr(remote_indexes, "MAX_SORTED", 2)
+    answer = get.get(f"/ia/index?url={U}&sort=reverse")
+    assert (answer.status_code, "from and to" in answer.json()["message"]) == (400, True)
 
 
 def test_a_group_answers_with_what_came_in_time(get: httpx.Client) -> None:

@@ -109,7 +109,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     plain.other("conversion", "http://a.org/conv", S, b"text", "text/plain")
     plain.raw(b"no record at all", "http://bad.org/", S)
     for name, (head, block) in ODD.items():
-        plain.raw(f"{head}\r\n\r\n{block}\r\n\r\n".encode("latin-1"), f"http://{name}.org/", S)
+        data = f"{head}\r\n\r\n{block}\r\n\r\n".replace("//odd.org/", f"//{name}.org/")
+        plain.raw(data.encode("latin-1"), f"http://{name}.org/", S)
     plain.other("resource", "http://cut.org/", "20140101000001", b"whole", "text/plain")
     lines = one.close() + plain.close()
     (folder / "warcs" / "a.arc.gz").write_bytes(gzip.compress(ARC) + gzip.compress(ARC_LINE + ARC_BODY + b"\n"))
@@ -250,6 +251,22 @@ def test_records_that_are_odd(get: httpx.Client, caplog: pytest.LogCaptureFixtur
         assert (answer.status_code, answer.text, answer.headers["content-type"]) == (200, body, kind)
 
 
+def test_a_row_that_points_to_a_record_of_another_url_is_broken(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response("http://a.org/", S, b"of a")
+    crawl.response("https://www.b.org:443/P/?jsessionid=0123456789abcdef0123456789abcdef", S, b"of b")
+    of_a, of_b = (json.loads(one.split(b" ", 2)[2]) for one in crawl.close())
+    of_a["url"], of_b["url"] = "http://b.org/p", "http://b.org/p?__wb_method=POST&x=1"
+    rows = [f"org,b)/p {S} {json.dumps(of_a)}", f"org,b)/p 20150101000000 {json.dumps(of_b)}"]
+    write_index(tmp_path / "i.cdxj", [one.encode() for one in rows])
+    config = configured(tmp_path, "collections: {c: {index: i.cdxj, resource: ./w}}")
+    give_tokens(config)
+    with serving(config) as url, client(url) as one:
+        answer = one.get("/c/resource?url=b.org/p")
+        assert record(answer).payload == b"of b"
+        assert json.loads(answer.headers["reserrors"]) == {"c": "a.warc.gz: the record there is of another URL"}
+
+
 def test_other_places_lists_and_steps_are_tried_in_turn(
     get: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,8 +320,8 @@ def test_a_row_opens_no_record_of_another_url(tmp_path: Path) -> None:
     )
     with serving(config) as url, client(url, "") as get:
         assert record(get.get("/c/resource?url=http://open.org/")).payload == b"shown"
-        assert get.get("/c/resource?url=http://open.org/lie").status_code == 451
-        assert get.get(f"/c/{S}id_/http://open.org/lie").status_code == 451
+        assert get.get("/c/resource?url=http://open.org/lie").status_code == 404
+        assert get.get(f"/c/{S}id_/http://open.org/lie").status_code == 404
         assert get.get("/c/resource?url=http://open.org/a.pdf").status_code == 403
         assert b"secret" not in get.get("/c/resource?url=http://open.org/again").content
         place = {"Range": f"bytes={secret['offset']}-{int(secret['offset']) + int(secret['length']) - 1}"}

@@ -34,7 +34,7 @@ from archec.access.audit_log import AuditLog
 from archec.access.errors import Refused
 from archec.access.gate import Gate, TransferEnded
 from archec.access.query import MatchType, key_of, key_range, uri_of
-from archec.access.rows import NOWHERE, RowOrigin, any_row
+from archec.access.rows import NOWHERE, Row, RowOrigin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, hash_of
 from archec.access.viewer import Viewer
@@ -295,6 +295,41 @@ def test_what_may_be_visible_is_asked_for(
     assert viewer.may_see(within) or not visible
 
 
+@pytest.mark.parametrize("form", ["index?url={}", "index?url={}/*", "resource?url={}", "http://{}/", "2014id_/http://{}/",
+                                  "timemap/link/http://{}/", "cdx?url={}&output=json"])  # fmt: skip
+def test_what_is_closed_is_answered_like_what_is_unknown(tmp_path: Path, form: str) -> None:
+    """Also where a source cannot answer."""
+    world(tmp_path)
+    rules = "access: {open: content, rules: [{host: x.org, rights: closed}]}"
+    config = configured(tmp_path, f"collections: {{a: {{index_group: {{f: a.cdxj, g: no.cdxj}}}}}}\n{rules}")
+    told = []
+    with serving(config) as url, client(url, "") as get:
+        for host in ("x.org", "u.org"):
+            answer = get.get(f"/a/{form.format(host)}")
+            headers = {name: value for name, value in answer.headers.items() if name != "date"}
+            told.append((answer.status_code, answer.text.replace(host, ""), headers))
+    assert told[0] == told[1]
+    assert "g: cannot be read" in told[0][2]["reserrors"]
+
+
+def test_nobody_without_content_causes_every_row_to_be_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_index(tmp_path / "a.cdxj", [line(f"http://x.org/{n}", "20140101000000") for n in range(100)])
+    config = configured(tmp_path, "collections: {a: a.cdxj}\naccess: {rules: [{host: y.org, rights: open}]}")
+    give_tokens(config)
+    judged, check = [], Viewer.check_content
+
+    def checked(viewer: Viewer, row: Row) -> None:
+        judged.append(row)
+        check(viewer, row)
+
+    monkeypatch.setattr(Viewer, "check_content", checked)
+    with serving(config) as url, client(url, LISTER) as get:
+        for kind in ("domain", "prefix", "host"):
+            assert get.get(f"/a/resource?url=x.org&matchType={kind}").status_code == 403
+            assert get.get(f"/a/resource?url=u.org&matchType={kind}").status_code == 404
+    assert len(judged) == 3
+
+
 def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
     count = "showNumPages=true&collection=a"
     with serving(world(tmp_path, "access: {open: metadata, rules: [{host: x.org, rights: closed}]}")) as url:
@@ -395,6 +430,18 @@ def test_rules_and_tokens_are_looked_at_within_a_second(tmp_path: Path) -> None:
     with contextlib.closing(loop):
         loop.run_until_complete(scenario())
     assert waits.seconds < 12
+
+
+def test_a_configuration_that_is_being_written_is_not_read(tmp_path: Path) -> None:
+    """Half of it may be valid, with fewer rules."""
+    config = world(tmp_path, "access: {open: content, rules: [{host: x.org, rights: closed}]}")
+    gate = Gate(config)
+    for half in ("access: {open: content}", "access: {open: content, rules: [{host: y.org, rights: closed}]}"):
+        world(tmp_path, half)
+        gate.look()
+        assert [rule.host for rule in gate.rules.rules] == ["x.org"]
+    gate.look()
+    assert [rule.host for rule in gate.rules.rules] == ["y.org"]
 
 
 def test_requests_with_a_token_are_limited(tmp_path: Path) -> None:

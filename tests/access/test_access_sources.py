@@ -25,7 +25,7 @@ from access_support import client, configured, give_tokens, line, rows, serving,
 from click.testing import CliRunner
 from warc_files import Crawl
 
-from archec.access import index_files, wacz
+from archec.access import index_files, obi_source, wacz
 from archec.access.index_files import SortedFile
 from archec.access.obi_source import Wholeness, looking_up, subjects_of
 from archec.access.rows import RowOrigin, any_row
@@ -227,6 +227,22 @@ def test_zipnum(tmp_path: Path) -> None:
         for damaged in (b"no gzip at all" * 100, whole[:-1], b""):
             (tmp_path / "z" / "part-0.gz").write_bytes(damaged)
             assert "damaged" in get.get("/z/index?url=many.org/00099").headers["reserrors"]
+
+
+def test_a_missing_part_of_a_zipnum_index_costs_its_own_pages_only(tmp_path: Path) -> None:
+    zipnum(tmp_path / "z", [line(f"http://many.org/{n:05d}", S) for n in range(40)])
+    summary = (tmp_path / "z" / "index.idx").read_bytes().splitlines(keepends=True)
+    (tmp_path / "z" / "index.idx").write_bytes(
+        b"".join(one.replace(b"part-0", b"gone" if number < 4 else b"part-0") for number, one in enumerate(summary))
+    )
+    config = configured(tmp_path, "collections: {z: zipnum+./z/index.idx}")
+    give_tokens(config)
+    with serving(config) as base, client(base) as get:
+        query = "/z/index?url=many.org/*&pageSize=2&page="
+        pages = [get.get(f"{query}{page}") for page in range(5)]
+        assert [one.text.count("\n") for one in pages] == [0, 0, 8, 8, 8]
+        assert ["reserrors" in one.headers for one in pages] == [True, True, False, False, False]
+        assert "gone" in get.get("/z/index?url=many.org/00015").headers["reserrors"]
 
 
 def test_wacz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -535,6 +551,19 @@ def test_commits_during_concurrent_requests_are_no_rebuild(demo: Config, monkeyp
 
         monkeypatch.setattr(archive.catalogue, "position", position)
         assert is_whole()
+
+
+def test_the_catalogue_s_position_is_not_asked_for_with_each_row(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = [0.0], []
+    monkeypatch.setattr(obi_source, "monotonic", lambda: now[0])
+    with opened(demo) as archive:
+        look_up = looking_up([archive], lambda: not asked.append(now[0]))
+        for number in range(100):
+            now[0] = number / 100
+            row = any_row(line(f"http://x.org/{number}", S), RowOrigin("v", "v", "file"))
+            assert row is not None
+            look_up(row)
+    assert 2 < len(asked) < 10
 
 
 def test_an_archive_whose_catalogue_is_being_rebuilt_says_so(demo: Config, tmp_path: Path) -> None:

@@ -178,6 +178,15 @@ def test_nonsense_is_refused() -> None:
         assert b" 400 " in client.recv(1000)
 
 
+@pytest.mark.parametrize(
+    ("lines", "status"), [("1.1\r\n", 400), ("1.1\r\nHost: a\r\nHost: b\r\n", 400), ("1.0\r\n", 200)]
+)
+def test_a_request_names_one_host(lines: str, status: int) -> None:
+    with serving(Sample()) as port, connect(port) as client:
+        client.sendall(f"GET /sample/hello HTTP/{lines}\r\n".encode())
+        assert f" {status} ".encode() in client.recv(1000)
+
+
 @pytest.mark.slow
 def test_ten_thousand_connections_cost_bounded_memory() -> None:
     """In a process of its own: each end of a connection takes a file."""
