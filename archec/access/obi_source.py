@@ -25,8 +25,8 @@ from archec.access.record import Headers, Record, read_file
 from archec.access.rows import NOWHERE, Row, RowOrigin, any_row, made_line
 from archec.access.rules import Subject, subject_of
 from archec.access.sources import Errors, LocalSource
-from archec.archive.observing import index_fields, mime_of, record_of, state, states
 from archec.archive.opening import Archive
+from archec.archive.warc_records import index_fields, mime_of, record_of, state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.errors import ArchecError, BadName, UsageError

@@ -21,8 +21,8 @@ from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
 from archec.archive.claims import Evidence, last_seen
 from archec.archive.journal import records_in
-from archec.archive.observing import state, states
 from archec.archive.revision import evidence_of
+from archec.archive.warc_records import state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import ObiChange

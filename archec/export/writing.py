@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from warcio.recordloader import ArcWarcRecord
 
-from archec.archive.observing import record_of
+from archec.archive.warc_records import record_of
 from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
 from archec.export.checking import Extents, VaultFault

@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from archec.archive.lookup import held_at
-from archec.archive.observing import index_fields
-from archec.archive.observing import state as state_of
 from archec.archive.opening import Archive
+from archec.archive.warc_records import index_fields
+from archec.archive.warc_records import state as state_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld

@@ -24,7 +24,7 @@ from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
 from archec.gather.dataset import Chosen, newest_member, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
-from archec.gather.holding_back import group_of, groups_to_hold_back
+from archec.gather.mass_losses import group_of, groups_to_hold_back
 from archec.gather.merging import Case, HeldCounts, Merge
 from archec.gather.options import Environment
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set

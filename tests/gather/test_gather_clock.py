@@ -13,7 +13,7 @@ from gather_support import archec_cli, archec_inline, check, histories, make, ou
 
 from archec.catalogue.records import ClockReading
 from archec.config import Config
-from archec.gather.clock import doubt_of
+from archec.gather.clock_check import doubt_of
 from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 

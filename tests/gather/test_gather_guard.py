@@ -22,7 +22,7 @@ from archec.archive.held_back import id_list
 from archec.catalogue.model import DataSet, HeldBack, HeldGroup
 from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
-from archec.gather.holding_back import is_held_back
+from archec.gather.mass_losses import is_held_back
 from archec.gather.run import exit_code
 from archec.tist import parse_when
 

@@ -19,7 +19,7 @@ from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import StorageFailed, StorageFull
 from archec.gather.directory_cache import DirectoryMemory
-from archec.gather.holding_back import GoneFiles
+from archec.gather.mass_losses import GoneFiles
 from archec.gather.options import Options
 from archec.gather.reading import chunk_reader
 from archec.gather.spool import ChunkRead, FileRow, Loss, SeenRow, Spool, line_of, row_of

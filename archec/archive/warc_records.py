@@ -1,4 +1,4 @@
-"""Converts the noted states of an obi and their bytes to WARC records and rows of an index."""
+"""WARC records, and rows of an index, of the noted states of an obi."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Held-back losses: when the losses of an archive's templates or of a host's files are held back, and how that is
-recorded (design, sections 4 and 5).
+"""Mass losses: when the losses of an archive's templates or of a host's files are held back, and how that is recorded
+(design, sections 4 and 5).
 
 Losses confirmed by a run's visits are collected until its end, when it is known how many files each host would lose. If
 too many are gone at once, the host itself has probably changed, and their losses are held back.
