@@ -64,6 +64,9 @@ _OPTIONS: dict[str, Any] = {
 }
 """Default options; those in the URL take precedence."""
 
+_HURRIED = {"connectTimeoutMS": 3_000, "serverSelectionTimeoutMS": 3_000}
+"""Replaces default options where somebody waits for an answer."""
+
 _OLDEST = (4, 2)
 """Older versions cannot index ids of more than 1,024 bytes."""
 
@@ -83,16 +86,18 @@ _TOO_LARGE = {10334, 17419, 17420}
 """A document over 16 MB."""
 
 
-def connect(url: str) -> Database[Document]:
+def connect(url: str, *, waits: bool = True) -> Database[Document]:
     """The database of ``url``, without sending anything. Writes are acknowledged by a majority and its journals, reads
-    go to the primary. The caller must close the client. Raises :class:`ConfigError`."""
+    go to the primary. Unless it ``waits`` for a server that is gone, as runs do, errors come after some seconds. The
+    caller must close the client. Raises :class:`ConfigError`."""
     shown = redact(url)
     try:
         parsed = parse_uri(url, warn=False) if url.startswith("mongodb:") else None
         if parsed and "@" in url.partition("?")[0] and parsed["username"] is None:
             raise ValueError("a slash in the password that is not escaped")
         given = {name.lower() for name in parsed["options"]} if parsed else set()
-        options = {name: value for name, value in _OPTIONS.items() if name.lower() not in given}
+        defaults = _OPTIONS if waits else _OPTIONS | _HURRIED
+        options = {name: value for name, value in defaults.items() if name.lower() not in given}
         client: MongoClient[Document] = MongoClient(url, **options)
         concern = WriteConcern(w="majority", j=True, wtimeout=_WRITE_TIMEOUT)
         return client.get_default_database(
@@ -107,9 +112,9 @@ def connect(url: str) -> Database[Document]:
         ) from None
 
 
-def open_database(url: str) -> tuple[Database[Document], str]:
+def open_database(url: str, *, waits: bool = True) -> tuple[Database[Document], str]:
     """Like :func:`connect`, but checks that the server responds. Also returns the redacted URL for messages."""
-    database, shown = connect(url), redact(url)
+    database, shown = connect(url, waits=waits), redact(url)
     try:
         _ping(database.client, shown)
     except BaseException:

@@ -49,6 +49,7 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
         if (config.store_path / "layout.json").exists():
             hint = f"use it with --config {quote(str(path))}, or give another directory"
             raise UsageError(f"{config.store_path} is already an archive", hint=hint)
+        _refuse_taken(config)
         directory.mkdir(parents=True, exist_ok=True)
         if text:
             path.write_text(text, encoding="utf-8")
@@ -67,6 +68,18 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
     click.echo(f"  {path}: set fetch.contact so that webmasters can reach you")
     click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
     click.echo(f"Then run: archec gather --config {quote(str(path))}")
+
+
+def _refuse_taken(config: Config) -> None:
+    """Raises UsageError if the database holds the catalogue of another archive."""
+    try:
+        with open_catalogue(config.database, base=config.base, read_only=True) as catalogue:
+            run = catalogue.position().run
+    except CatalogueError:  # there is none, or it does not respond
+        return
+    if run:
+        hint = "set another 'database'; for an archive with its journals use 'archec rebuild'"
+        raise UsageError(f"{catalogue.url} holds the catalogue of another archive (run {run})", hint=hint)
 
 
 def _checked(text: str, path: Path) -> Config:

@@ -53,16 +53,24 @@ class Follower:
         self._catalogue, self._index, self._rules, self._chunk, self._clock = catalogue, index, rules, chunk, clock
         self._has_run, self._is_complete = has_run, is_complete
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the catalogue's file was replaced: what can be read is what the old one held."""
+        return self._catalogue.is_replaced
+
     def check(self) -> None:
-        """Raises :class:`CatalogueError` if the index belongs to another archive than the catalogue."""
+        """Raises :class:`CatalogueError` if the catalogue or the index belongs to another archive."""
         self._check_archive(self._index.state(), self._catalogue.position())
 
     def steps(self) -> Iterator[int]:
         """Performs one pass, after which the index has caught up with the catalogue. Yields the number of changed items
         of each chunk.
 
-        Raises :class:`CatalogueError` if an engine fails, or if the catalogue belongs to another archive.
+        Raises :class:`CatalogueError` if an engine fails, if the catalogue belongs to another archive, or if its file
+        was replaced.
         """
+        if self.is_replaced:
+            raise CatalogueError(f"the catalogue {self._catalogue.url} was replaced: restart the server to read it")
         state = self._index.state()
         goal = self._catalogue.position()
         state = self._check_archive(state, goal)
@@ -104,8 +112,14 @@ class Follower:
         return batched(takewhile(lambda obi: obi.stamp <= last, found), self._chunk)
 
     def _check_archive(self, state: IndexState, goal: Position) -> IndexState:
-        """Returns ``state`` with the archive of the catalogue. Raises :class:`CatalogueError` if it is another one."""
+        """Returns ``state`` with the archive of the catalogue. Raises :class:`CatalogueError` if it is another one than
+        that of the index or of the journals."""
         first = next(iter(self._catalogue.runs()), None) if goal.run else None
+        if first is not None and not self._has_run(first.tist) and not self._has_run(goal.run):
+            raise CatalogueError(
+                f"the catalogue {self._catalogue.url} belongs to another archive: its runs have no journals here",
+                hint="set another 'database', and run 'archec rebuild'",
+            )
         archive = _archive_of(first) if first is not None else ""
         is_other = bool(archive and state.archive and archive != state.archive)
         if is_other or (not goal.run and state.seen.run and not self._has_run(state.seen.run)):

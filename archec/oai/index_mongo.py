@@ -29,7 +29,7 @@ class MongoIndex(Index):
     another version are emptied."""
 
     def __init__(self, url: str) -> None:
-        self._db, self.name = open_database(url)
+        self._db, self.name = open_database(url, waits=False)
         self._items, self._sets, self._state = self._db.oai_items, self._db.oai_sets, self._db.oai_state
         try:
             with translated(self.name):

@@ -185,6 +185,8 @@ class OaiCapability:
             except BodyRefused as refusal:
                 return PlainTextResponse(f"{refusal.message}\n", refusal.http_status, {"Connection": "close"})
             arguments += parse_arguments(bytes(body))
+        if self._follower.is_replaced:
+            return self._refusal("The catalogue was replaced: the operator must restart the server.")
         verb = next((value for name, value in arguments if name == "verb"), None)
         if not self._ready and (verb in LISTS or any(name == "identifier" for name, _ in arguments)):
             return self._refusal("The index is being built.")

@@ -401,6 +401,15 @@ def test_a_current_directory_that_was_removed(folder: Path, monkeypatch: pytest.
         assert (done.code, complaints(done.err)) == (1, ["archec: the current directory: No such file or directory"])
 
 
+def test_init_refuses_the_catalogue_of_another_archive(demo: Config, fresh: Path) -> None:
+    database = f"sqlite:///{demo.base / 'data' / 'catalogue.sqlite'}"
+    done = archec_inline(None, "init", fresh, "--database", database)
+    assert done.code == 2
+    assert "holds the catalogue of another archive" in done.err
+    assert "set another 'database'" in done.err
+    assert not fresh.exists()
+
+
 def test_init_where_it_cannot(folder: Path) -> None:
     (folder / "file").write_text("in the way")
     for place in (folder / "file", folder / "file" / "below"):

@@ -6,17 +6,19 @@ import dataclasses
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mongod import Mongod
 from msgspec.structs import replace
 from oai_support import DOMAIN, NOON, World, code, file, paper, texts
 
 from archec.config import OaiCollectionConfig, OaiConfig
-from archec.errors import CatalogueError
+from archec.errors import CatalogueError, CatalogueGone
 from archec.ids import MAX_ID
 from archec.oai.index import Index, IndexEntry, IndexRow, ListQuery, SortKey
 from archec.oai.index_mongo import MongoIndex
@@ -25,6 +27,20 @@ from archec.oai.repository import open_index
 from archec.oai.sets import SetRules
 
 BOTH = ("tobi", "fobi")
+
+
+def test_a_mongodb_server_that_is_gone_is_noticed_within_seconds(mongod_binary: Path, tmp_path: Path) -> None:
+    mongod = Mongod(mongod_binary, tmp_path / "data")
+    mongod.start()
+    try:
+        with closing(MongoIndex(mongod.url("gone").partition("?")[0])) as made:
+            mongod.kill()
+            begun = time.monotonic()
+            with pytest.raises(CatalogueGone, match="became unavailable"):
+                made.state()
+            assert time.monotonic() - begun < 15  # a run waits 30 s for another primary
+    finally:
+        mongod.kill()
 
 
 @pytest.fixture(params=["sqlite", "mongodb"])

@@ -169,6 +169,29 @@ def test_the_index_of_another_archive_is_refused(config: Config, memory_path: Pa
     assert "Traceback" not in done.stderr
 
 
+def test_the_catalogue_of_another_archive_is_refused(config: Config, memory_path: Path) -> None:
+    other = make_archive(memory_path / "other")
+    for name in config.base.joinpath("data").glob("catalogue.sqlite*"):
+        shutil.copy(name, other.base / "data" / name.name)
+    done = subprocess.run(
+        [sys.executable, "-m", "archec", "serve", "--port", "0"],
+        cwd=other.base, env=environment(), capture_output=True, text=True, check=False, timeout=WAIT,
+    )  # fmt: skip
+    assert done.returncode not in (0, -signal.SIGTERM)
+    assert "belongs to another archive: its runs have no journals here" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_catalogue_file_that_is_replaced_while_it_is_served(config: Config) -> None:
+    file = config.base / "data" / "catalogue.sqlite"
+    with process(config) as url:
+        file.with_name("copy").write_bytes(file.read_bytes())
+        file.with_name("copy").replace(file)
+        answer = httpx.get(f"{url}?verb=ListIdentifiers&metadataPrefix=oai_dc", trust_env=False)
+        assert (answer.status_code, "was replaced" in answer.text) == (503, True)
+        assert int(answer.headers["Retry-After"]) > 0
+
+
 @pytest.mark.slow
 def test_an_archive_that_was_restored(config: Config, memory_path: Path) -> None:
     """The folder is put back as it was before the last run; the index is not: it says so, and repairs itself."""
