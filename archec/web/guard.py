@@ -15,6 +15,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from itertools import zip_longest
 from threading import Lock, Thread
 from typing import Any, Protocol, cast
 
@@ -173,10 +174,13 @@ def _look_up(host: str, port: int) -> Sequence[str]:
             raise OSError(errno.ENOMEM, error.strerror) from error
         with socket.socket():  # raises EMFILE if the resolver failed because no descriptor was left
             raise
-    addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     if not addresses:
         raise OSError(0, "no address")
-    return addresses
+    # Only the first ones are tried, so IPv4 and IPv6 alternate (RFC 8305 section 4): one of the two may not work here.
+    best = ":" in addresses[0]
+    same, other = ([one for one in addresses if (":" in one) == wanted] for wanted in (best, not best))
+    return [one for pair in zip_longest(same, other) for one in pair if one]
 
 
 class Guard:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from web_support import QUICK, fetch, fetch_one, settings
 from archec.ids import normalise_url
 from archec.web.connect import Connector
 from archec.web.faults import ConnectError
-from archec.web.guard import Guard
+from archec.web.guard import Guard, SystemResolver
 from archec.web.outcome import Outcome
 from archec.web.policy import Proxies
 from archec.web.tls import Tls
@@ -168,6 +169,23 @@ def test_a_name_that_cannot_be_resolved_is_unreachable(
     hop = fetch_one(tmp_path, "http://nowhere.invalid/x")
     assert hop.outcome is Outcome.UNREACHABLE
     assert hop.message == f"nowhere.invalid cannot be resolved: {message}"
+
+
+def test_a_host_with_many_ipv6_addresses_is_reached_without_ipv6(
+    hostile: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = [*(f"fd00::{n}" for n in range(1, 7)), "127.0.0.2", "127.0.0.1"]
+    found = [(0, 0, 0, "", (address, hostile.port)) for address in addresses]
+    resolver = SystemResolver(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        order = asyncio.run(resolver.resolve("many.example", hostile.port))
+        assert list(order[:5]) == ["fd00::1", "127.0.0.2", "fd00::2", "127.0.0.1", "fd00::3"]
+        assert sorted(order) == sorted(addresses)
+    config = settings(allow_networks=("127.0.0.0/8", "fd00::/8"), retries=0)
+    carriers = transports(config, QUICK, 4, Rebinding(order))
+    hop = fetch_one(tmp_path, f"http://many.example:{hostile.port}/ok", config, carriers=carriers)
+    assert hop.kind == "body"
 
 
 def test_a_name_service_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
