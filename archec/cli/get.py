@@ -49,6 +49,7 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
 
     Example: archec get RePEc:smp:wpaper:2024-01 --at 2024-07-01 -o paper.redif
     """
+    obi = obi.strip()
     version = parse_fileset(obi.partition("!/")[0]).version if is_fileset(obi) else ""
     if version and tist is not None:
         raise UsageError(f"@{version} and --at both select a state", hint="omit one of them")

@@ -31,7 +31,8 @@ _LESS = frozenset({"superseded", "retracted", "conflict", "elsewhere"})
 def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: Path | None) -> None:
     """Show every incidence of ID, oldest first.
 
-    ID is a handle or a URL in any spelling, or the id or DOI of a fileset. Shows the tist, time, kind, sha256, size,
+    ID is a handle or a URL in any spelling. The id of a fileset, its DOI, or another URL of its page stands for the
+    fileset, with or without @VERSION: all its versions are shown. Shows the tist, time, kind, sha256, size,
     path in the obi store, redirects, HTTP status and type of each incidence. A handle was last seen in the newest data
     set that contains its last state, a URL at the last visit that received or confirmed contents.
 

@@ -18,6 +18,7 @@ from archec.text.sniff import bare_type
 from archec.web.door import Response, Sender, TooLarge, WebError, content, located
 from archec.web.headers import raw_headers, wait_asked, whole
 from archec.web.outcome import Outcome, of_status
+from archec.web.policy import Tuning
 from archec.web.robots import ALLOW_ALL, MAX_SIZE, RobotsRules, RobotsUnknown, product_token, robots_in
 
 _MOST_BYTES = 100_000_000
@@ -27,6 +28,7 @@ _MOST_OF_PAGE = 20_000_000
 PAGE_TYPES = ("text/html", "application/xhtml+xml")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_HOPS = 10
+_PENALTY = Tuning().penalty
 _BUSY = frozenset({202, 429, 500, 502, 503, 504})
 _STATUS = {
     Outcome.TIMEOUT: Status.TIMEOUT, Outcome.BLOCKED_ADDRESS: Status.BLOCKED_ADDRESS,
@@ -37,11 +39,13 @@ _STATUS = {
 
 @dataclass(slots=True)
 class HostTimes:
-    """When the next request may be sent to a host: because of the delay, and because the host asked for a rest. Also
-    its failures in a row, and the last of them."""
+    """When the next request may be sent to a host: because of the delay, because the host asked for a rest, and for
+    pages because of the Crawl-delay of its robots.txt. Also its failures in a row, and the last of them."""
 
     next: float = 0.0
     resting_until: float = 0.0
+    next_page: float = 0.0
+    penalty: float = 0.0
     faults: int = 0
     last_fault: str = ""
 
@@ -49,9 +53,26 @@ class HostTimes:
         """Counts a failure."""
         self.faults, self.last_fault = self.faults + 1, message
 
+    def given_up(self, name: str, most: int) -> str:
+        """Why a host is asked no more in this run: it failed ``most`` times in a row. Empty if it is asked."""
+        if self.faults < most:
+            return ""
+        return f"{name} was given up for this run after {self.faults} failures in a row; the last: {self.last_fault}"
+
     def rest(self, seconds: float) -> None:
         """Sends no request in the next ``seconds``."""
         self.resting_until = max(self.resting_until, time.monotonic() + seconds)
+
+    def slow_down(self) -> None:
+        """Rests because of too many requests, twice as long as the last time; one rest is for all requests that were in
+        progress."""
+        if self.resting_until <= time.monotonic():
+            self.penalty = max(2 * self.penalty, _PENALTY)
+            self.rest(self.penalty)
+
+    def answered(self) -> None:
+        """Ends a series of failures."""
+        self.faults, self.penalty = 0, 0.0
 
 
 class Pace:
@@ -110,11 +131,10 @@ class Asker:
     async def answer(self, question: Question, helper: FilesetPlatformHelper | None) -> PlatformAnswer:
         """Sends a question, follows redirects and returns the answer. Raises PlatformHttpError if the request fails or
         robots.txt forbids a page."""
-        if question.page and not await self.allowed(question.url):
-            raise PlatformHttpError(f"{question.url[:300]}: robots.txt does not allow it", status=Status.ROBOTS)
         named = helper if question.secret else None
         accept = {"Accept": question.accept}
-        async with self.request(question.url, accept, named, api=not question.page) as (response, fields):
+        request = self.request(question.url, accept, named, api=not question.page, page=question.page)
+        async with request as (response, fields):
             kind, is_cut = bare_type(fields.get("content-type", "")), False
             may_be_page = "html" in question.accept
             try:
@@ -146,11 +166,13 @@ class Asker:
 
     @asynccontextmanager
     async def request(
-        self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None = None, *, api: bool = False
-    ) -> AsyncIterator[tuple[Response, dict[str, str]]]:
+        self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None = None, *, api: bool = False,
+        page: bool = False,
+    ) -> AsyncIterator[tuple[Response, dict[str, str]]]:  # fmt: skip
         """Sends a GET request, follows redirects and yields the response, with its body still unread, and its fields.
-        Temporary errors are retried ``fetch.retries`` times. ``helper``: its token is sent to URLs that it trusts, and
-        never to other hosts to which it redirects.
+        Temporary errors are retried ``fetch.retries`` times; too many requests (429) are repeated after a rest.
+        ``helper``: its token is sent to URLs that it trusts, and never to other hosts to which it redirects. ``page``:
+        robots.txt applies.
 
         Raises PlatformHttpError if the request fails, and for errors while the block reads the body.
         """
@@ -159,26 +181,31 @@ class Asker:
             last, response = attempts == self._config.retries, None
             try:
                 await self._rested(hops[-1])  # without a place at the first host
+                if page:
+                    await self._rules_of(hops[-1])
+                    await self._permit(url)
                 pace, hops = self._pace(url, api=api), [url]  # the target of a redirect may have expired
                 async with pace.slots:
-                    response = await self._follow(hops, headers, helper, pace)
+                    response = await self._follow(hops, headers, helper, pace, page=page)
                     if response is None:
                         continue
                     with closing(response):
                         fields, host = raw_headers(response.raw), self._host(response.url)
-                        _heed_rate_limit(host, fields, self._config.max_delay)
-                        if response.status_code not in (200, 206):
-                            host.rest(wait_asked(fields, time.time()))
-                        if is_fault := _is_fault(response.status_code):
+                        rest = _rest_asked(response.status_code, fields, self._config.max_delay)
+                        host.rest(rest)
+                        if response.status_code == 429 and not rest:
+                            host.slow_down()
+                            continue
+                        if has_failed := is_fault(response.status_code):
                             host.failed(f"HTTP {response.status_code}")
                         if response.status_code not in _BUSY or last:
                             last = True  # errors while the body is read are not retried
                             yield response, fields
-                            if not is_fault:
-                                host.faults = 0
+                            if not has_failed:
+                                host.answered()
                             return
             except WebError as error:
-                if error.outcome.is_transient and (response is None or not response.received):
+                if error.outcome.is_transient:
                     self._host(hops[-1]).failed(error.message)
                 if last or error.lasting:
                     raise _http_error(url, error) from error
@@ -189,14 +216,20 @@ class Asker:
             attempts += 1
 
     async def _follow(
-        self, hops: list[str], headers: Mapping[str, str], helper: FilesetPlatformHelper | None, pace: Pace
-    ) -> Response | None:
+        self, hops: list[str], headers: Mapping[str, str], helper: FilesetPlatformHelper | None, pace: Pace, *,
+        page: bool,
+    ) -> Response | None:  # fmt: skip
         """Returns the response at the end of the redirects, whose targets are appended to ``hops``; None if the host of
-        the last one rests. Raises PlatformHttpError for a loop or too many of them, and as ``_rest`` does."""
+        the last one rests, or its robots.txt is to be requested first. Raises PlatformHttpError for a loop or too many
+        of them, and as ``_rest`` and ``_permit`` do."""
         while True:
             here = hops[-1]
             if self._rest(here) and len(hops) > 1:
                 return None
+            if page and len(hops) > 1:
+                if _origin(here) not in self._rules:
+                    return None
+                await self._permit(here)
             if len(hops) == 1 and (pause := pace.wait()) > 0:
                 await asyncio.sleep(pause)
                 continue
@@ -227,9 +260,8 @@ class Asker:
         rest = max(host.resting_until - time.monotonic(), 0.0)
         if rest > self._config.max_delay:
             raise PlatformHttpError(f"{host_of(url)} asks to wait {rest:.0f} s")
-        if host.faults >= self._config.host_failures:
-            what = f"{host_of(url)} was given up for this run after {host.faults} failures in a row"
-            raise PlatformHttpError(f"{what}; the last: {host.last_fault}")
+        if why := host.given_up(host_of(url), self._config.host_failures):
+            raise PlatformHttpError(why)
         return rest
 
     def _host(self, url: str) -> HostTimes:
@@ -246,20 +278,37 @@ class Asker:
             self._paces[key] = Pace(self._config, rate, self._host(url))
         return self._paces[key]
 
-    async def allowed(self, url: str) -> bool:
-        """Whether robots.txt allows a URL. Raises PlatformHttpError if that is unknown in this run, because robots.txt
-        cannot be fetched."""
-        parts = urlsplit(url)
-        if self._config.robots == "ignore" or parts.scheme == "ftp":
-            return True
-        origin = f"{parts.scheme}://{parts.netloc}"
+    async def _permit(self, url: str) -> None:
+        """Waits for the Crawl-delay of robots.txt. Raises PlatformHttpError if it is more than ``fetch.max_delay``, if
+        robots.txt does not allow the URL, and as ``_rules_of`` does."""
+        rules, host = await self._rules_of(url), self._host(url)
+        if not rules.allows(url):
+            raise PlatformHttpError(f"{url[:300]}: robots.txt does not allow it", status=Status.ROBOTS)
+        if rules.delay > self._config.max_delay:
+            raise PlatformHttpError(f"{host_of(url)}: robots.txt asks for {rules.delay:g} s between requests")
+        now = time.monotonic()
+        turn = max(host.next_page, now)
+        host.next_page = turn + rules.delay
+        await asyncio.sleep(turn - now)
+
+    async def _rules_of(self, url: str) -> RobotsRules:
+        """The robots.txt for a URL. Raises PlatformHttpError if it is unknown in this run, because it cannot be
+        fetched."""
+        origin = _origin(url)
         async with self._learning.setdefault(origin, asyncio.Lock()):
             if origin not in self._rules:
-                self._rules[origin] = await self._learn(f"{origin}/robots.txt")
+                is_bound = self._config.robots != "ignore" and not origin.startswith("ftp:")
+                rules = self._rules[origin] = await self._learn(f"{origin}/robots.txt") if is_bound else ALLOW_ALL
+                if isinstance(rules, RobotsRules):
+                    self._host(url).next_page = time.monotonic() + rules.delay
         rules = self._rules[origin]
         if isinstance(rules, PlatformHttpError):
             raise PlatformHttpError(rules.message, status=rules.status)
-        return rules.allows(url)
+        return rules
+
+    def progressed(self, url: str) -> None:
+        """Takes back the failures of a URL's host, of which more of a file was received."""
+        self._host(url).answered()
 
     async def _learn(self, url: str) -> RobotsRules | PlatformHttpError:
         """Requests a robots.txt. Returns its rules, or why they are unknown."""
@@ -276,18 +325,25 @@ def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:
     return host_of(helper.config.api or helper.api) == host_of(url) or (bool(helper.name) and helper.serves(url))
 
 
-def _is_fault(status: int) -> bool:
+def is_fault(status: int) -> bool:
     """Whether a status is a failure of the host, as ``fetch.host_failures`` counts them."""
     outcome = of_status(status) if status != 206 else None
     return outcome is not None and outcome.is_transient
 
 
-def _heed_rate_limit(host: HostTimes, fields: Mapping[str, str], most: float) -> None:
-    """Pauses requests to a host whose rate limit is exhausted until it is reset, for at most ``most`` seconds."""
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _rest_asked(status: int, fields: Mapping[str, str], most: float) -> float:
+    """The seconds for which a host asks to wait: with Retry-After, or until its exhausted rate limit is reset, then at
+    most ``most``."""
+    wait = wait_asked(fields, time.time()) if status not in (200, 206) else 0.0
     reset = whole(fields.get("x-ratelimit-reset", ""))
     if reset is not None and reset < 1e11 and fields.get("x-ratelimit-remaining", "") == "0":
-        wait = reset - time.time() if reset > 1e9 else reset
-        host.rest(min(max(wait, 0.0), most))
+        wait = max(wait, min(reset - time.time() if reset > 1e9 else reset, most))
+    return wait
 
 
 def _http_error(url: str, error: WebError) -> PlatformHttpError:

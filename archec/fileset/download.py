@@ -47,7 +47,7 @@ _GRACE = Tuning().rate_grace
 _DROPPED = frozenset({"location", "link"})
 UNPACKED = "x-archive-orig-content-encoding"
 """Replaces the Content-Encoding header of a response whose body is stored decompressed."""
-_NO_REQUEST = {status: status for status in (Status.BLOCKED_ADDRESS, Status.SKIP_URL_BLOCKLIST)}
+_NO_REQUEST = {status: status for status in (Status.BLOCKED_ADDRESS, Status.SKIP_URL_BLOCKLIST, Status.ROBOTS)}
 """What keeps a file from being requested at all."""
 _ZIP = "application/zip"
 PAGE = "text/html"
@@ -169,18 +169,20 @@ class _Transfer:
         most = first = self._size
         began = time.monotonic()
         while True:
-            attempts += 1
+            attempts, started = attempts + 1, time.monotonic()
             try:
                 outcome = await self._attempt()
                 if outcome is not None:
                     return outcome
             except PlatformHttpError as error:
-                if self._pieces:
-                    await self._in_thread(self._write, self._pieces)
                 now, seconds = self._size, time.monotonic() - began
                 has_grown = bool(self._answer.validator) and now > most + min(_BLOCK, most // 100)
                 is_slow = seconds > _GRACE and now - first < self._of.config.min_rate * seconds
                 failures = 0 if has_grown and not is_slow else failures + 1
+                if now - most > self._of.config.min_rate * (time.monotonic() - started):
+                    self._of.asker.progressed(self._answer.terminal_url or self._url)
+                if self._pieces:
+                    await self._in_thread(self._write, self._pieces)
                 most = max(most, now)
                 if failures > self._of.config.retries or attempts >= _MOST_ATTEMPTS:
                     self.keep()
@@ -211,7 +213,8 @@ class _Transfer:
             headers = {"Range": f"bytes={size}-", "If-Range": self._answer.validator}
         elif size:
             self._restart()
-        async with self._of.asker.request(self._url, headers, self._helper) as (response, fields):
+        page = self._helper is not None and not self._helper.is_documented
+        async with self._of.asker.request(self._url, headers, self._helper, page=page) as (response, fields):
             status = response.status_code
             end = self._end_of(fields) if status == 206 else 0
             if status == 416 and size and self._is_whole(fields):

@@ -130,8 +130,6 @@ async def _fetch_one(
             work.downloader.ledger.over([obi])
             return _whole_file(file, held, tist, Status.EXISTS)
     try:
-        if helper is not None and not helper.is_documented and not await work.asker.allowed(url):
-            return _failed(file, Status.ROBOTS, "robots.txt does not allow it")
         body = await work.downloader.fetch(file, url, obi, helper, room)
     except PlatformHttpError as error:
         body = NotFetched.after(error)

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from msgspec.structs import replace
 
 from archec.errors import ArchecError, BadName
-from archec.fileset.asking import PAGE_TYPES
+from archec.fileset.asking import PAGE_TYPES, is_fault
 from archec.fileset.checksums import Checksums
 from archec.fileset.context import ReceivedAnswer, RequestFindings, Work
 from archec.fileset.fields import JsonValue, clean
@@ -92,8 +92,9 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
 
 
 async def _ask(work: Work, questions: Any, found: RequestFindings, helper: FilesetPlatformHelper | None) -> Any:
-    """Sends the questions of a generator and returns its result. The answers are collected in ``found``, without
-    secrets. These are removed before the generator builds rows from an answer, which saves memory for large ones.
+    """Sends the questions of a generator and returns its result. The answers are collected in ``found``, except
+    temporary errors, which are no states, and without secrets. These are removed before the generator builds rows from
+    an answer, which saves memory for large ones.
     """
     try:
         question: Question = _sent(questions, None)
@@ -101,7 +102,7 @@ async def _ask(work: Work, questions: Any, found: RequestFindings, helper: Files
             answer = await work.asker.answer(question, helper)
             if question.page and found.landing is None and answer.status == 200 and _is_page(answer):
                 found.landing = answer
-            elif work.downloader is not None:
+            elif work.downloader is not None and not is_fault(answer.status):
                 folder = work.archive.config.work_path
                 with storage_errors(folder):
                     body = SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed with ``found``

@@ -12,11 +12,11 @@ from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.context import IngestOptions, RequestFindings, Work
 from archec.fileset.download import Downloader
 from archec.fileset.finding import find_item, landing_page
-from archec.fileset.lookup import fileset_of, held_version, named_by_platform, read_heading
+from archec.fileset.lookup import damaged_manifests, fileset_of, held_version, named_by_platform, read_heading
 from archec.fileset.manifest import is_whole, set_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.platforms.checking import checked_item
-from archec.fileset.records import loss_item, manifest_of, noted_again, state_items, tist_for
+from archec.fileset.records import loss_item, manifest_of, noted_again, restored_item, state_items, tist_for
 from archec.fileset.redaction import public_files, public_item, public_url
 from archec.fileset.result import IngestResult
 from archec.fileset.status import (
@@ -124,12 +124,19 @@ def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item
     known = fileset_of(work.archive, item)
     files = _settled(work, known, found.files)
     is_part = bool(work.options.include or work.options.exclude) and found.bundle is None
-    before = held_version(work.archive, known, item, bundled=False) if is_part else None
+    damaged = damaged_manifests(work.archive, known) if work.options.force else []
+    before = held_version(work.archive, known, item, bundled=False, damaged=damaged) if is_part else None
     if before is not None:
         paths = [file.path for file in item.manifest or ()]
         files = work.options.selection.with_others(files, work.archive.catalogue.manifest(before.state), paths)
     manifest = manifest_of(item, files, found.bundle)
-    newer = [tist for tist, state in known.history if state is not None and _is_newer(work, known, tist, item)]
+    if damaged and (restored := restored_item(known, manifest, damaged, work.run, downloader.writer)) is not None:
+        work.commits.add(restored)
+        work.commits.commit()
+        known = fileset_of(work.archive, item)
+        damaged = damaged_manifests(work.archive, known)
+    noted = [tist for tist, state in known.history if state is not None and tist not in damaged]
+    newer = [tist for tist in noted if _is_newer(work, known, tist, item)]
     taken: set[int] = set()
     while not taken or (known.id, found.state) in work.refused:
         when = tist_for(known.history, work.run, newer, item.published, taken)
@@ -139,9 +146,9 @@ def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item
         for one in items:
             work.commits.add(one)
         work.commits.commit()
-    last = held_version(work.archive, known, item, bundled=found.bundle is not None)
+    last = held_version(work.archive, known, item, bundled=found.bundle is not None, damaged=damaged)
     if last is not None and not items and last.state != found.state:
-        work.commits.add(noted_again(known, when, work.run))
+        work.commits.add(noted_again(known, found.state, when, work.run))
         work.commits.commit()
     downloader.ledger.committed(work.run)
 

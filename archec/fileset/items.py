@@ -11,8 +11,10 @@ from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 from archec.config import FetchConfig, FilesetConfig
+from archec.fileset.asking import HostTimes
 from archec.fileset.fields import clean, parse
 from archec.fileset.model import FilesetPlatformItem
+from archec.fileset.platforms.base import host_of
 from archec.fileset.status import PlatformError, UploadFailed
 from archec.web.door import Sender, WebError, content
 from archec.web.headers import raw_headers, wait_asked
@@ -44,6 +46,7 @@ class Items:
 
     def __init__(self, config: FilesetConfig, fetch: FetchConfig, sender: Sender, keys: tuple[str, str]) -> None:
         self._config, self._fetch, self._sender = config, fetch, sender
+        self._hosts: dict[str, HostTimes] = {}
         self._secret = {"Authorization": f"LOW {keys[0]}:{keys[1]}"}
 
     async def files(self, item: str) -> dict[str, ItemFile]:
@@ -105,16 +108,24 @@ class Items:
         self, method: str, url: str, headers: Mapping[str, str], stream: BinaryIO | None = None
     ) -> tuple[int, bytes]:
         """Sends a request and returns the status and body of the response. Temporary errors are retried
-        ``fetch.retries`` times."""
+        ``fetch.retries`` times, unless the host has failed ``fetch.host_failures`` times in a row."""
+        host = self._hosts.setdefault(host_of(url), HostTimes())
         for attempt in range(self._fetch.retries + 1):
+            if why := host.given_up(host_of(url), self._fetch.host_failures):
+                raise UploadFailed(why)
             last, wait = attempt == self._fetch.retries, 0.0
             try:
                 pieces = _pieces(stream) if stream is not None else None
                 async with aclosing(await self._sender.send(method, url, headers, pieces, named=True)) as response:
+                    if response.status_code in _BUSY:
+                        host.failed(f"HTTP {response.status_code}")
+                    else:
+                        host.answered()
                     if response.status_code not in _BUSY or last:
                         return response.status_code, await content(response, _MOST_BYTES)
                     wait = wait_asked(raw_headers(response.raw), time.time())
             except WebError as error:
+                host.failed(error.message)
                 if last or error.lasting:
                     raise UploadFailed(f"{url}: {error.message}") from error
             if wait > self._fetch.max_delay:

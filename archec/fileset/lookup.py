@@ -3,7 +3,7 @@ file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -142,15 +142,30 @@ class HeldVersion(NamedTuple):
     heading: Heading
 
 
-def held_version(archive: Archive, obi: Obi, item: FilesetPlatformItem, *, bundled: bool) -> HeldVersion | None:
+def held_version(
+    archive: Archive, obi: Obi, item: FilesetPlatformItem, *, bundled: bool, damaged: Container[int] = ()
+) -> HeldVersion | None:
     """Returns the last noted state of a version, even if it was lost since. ``bundled``: of states with one enclosing
-    file, else of those with separate files."""
+    file, else of those with separate files. States noted at ``damaged`` tists are not read."""
     for tist, state in _last_noted_first(obi):
+        if tist in damaged:
+            continue
         heading = read_heading(archive, obi, tist)
         is_version = (heading.platform_id, heading.version) == (item.platform_id or "", item.version)
         if is_version and (heading.bundle is not None) == bundled:
             return HeldVersion(state, heading)
     return None
+
+
+def damaged_manifests(archive: Archive, obi: Obi) -> list[int]:
+    """The tists of the states whose manifests are held with damaged bytes, or are missing."""
+    found: list[int] = []
+    for tist, state in obi.history:
+        try:
+            _ = state is None or read_heading(archive, obi, tist)
+        except CorruptArchive:
+            found.append(tist)
+    return found
 
 
 def _last_noted_first(obi: Obi) -> list[tuple[int, str]]:

@@ -4,6 +4,7 @@ that manifests are written to temporary files of the writer."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -72,6 +73,28 @@ def replaced_item(known: Obi, tist: int, body: FobiBody, run: int) -> CommitItem
     return CommitItem(record, Placement(body.temp, run, known.id, sha256))
 
 
+def restored_item(
+    known: Obi, manifest: Manifest, damaged: Sequence[int], run: int, writer: Writer
+) -> CommitItem | None:
+    """Returns the record for a manifest that is a state of its fileset already, and held with damaged bytes at one of
+    the tists ``damaged``: its bytes are stored again, under the tist of the run, or the next that is free. None if it
+    is none of them."""
+    used = {*known.history.tists, *(note.at for note in known.notes.values())}
+    at = next(tist for tist in count(run) if tist not in used)
+    with writer.temp(at, manifest.fileset) as temp:
+        for piece in encode(manifest):
+            temp.write(piece)
+        stored = temp.close()
+    states = known.history.as_dict()
+    tist = next((tist for tist in damaged if states[tist] == stored.sha256), None)
+    if tist is None:
+        writer.discard(stored.temp)
+        return None
+    notes = {tist: replace(known.notes[tist], at=at)}
+    record = ObiChange("fileset", known.id, put={tist: stored.sha256}, notes=notes, kept={at: stored.sha256})
+    return CommitItem(record, Placement(stored.temp, at, known.id, stored.sha256))
+
+
 def manifest_of(
     item: FilesetPlatformItem, files: list[FilesetManifestFile], bundle: FilesetManifestFile | None
 ) -> Manifest:
@@ -96,29 +119,29 @@ def state_items(
     known: Obi, manifest: Manifest, when: int, run: int, writer: Writer
 ) -> tuple[list[CommitItem], str]:
     """Returns the records that make a manifest the state of its fileset at ``when``, and its sha256. The list is empty
-    if it is the state already."""
+    if it is the state already, or that of the next entry."""
     with writer.temp(when, manifest.fileset) as temp:
         for piece in encode(manifest):
             temp.write(piece)
         stored = temp.close()
-    drop = known.history.noting(when, stored.sha256)
-    if drop is None:
+    if known.history.noting(when, stored.sha256) != ():
         writer.discard(stored.temp)
         return [], stored.sha256
     is_first = not len(known.history) or when < known.history.tists[0]
     kind = "new" if is_first else "returned" if known.history.at(when) is None else "changed"
     version = Version(stored.sha256, stored.md5, stored.size, None, "application/json", manifest.title[:2000])
     record = ObiChange(
-        "fileset", manifest.fileset, "", {when: stored.sha256}, drop, version, {when: Note(run, kind)}
+        "fileset", manifest.fileset, "", {when: stored.sha256}, (), version, {when: Note(run, kind)}
     )  # fmt: skip
     items = [CommitItem(ManifestNoted(part)) for part in parts(stored.sha256, manifest.manifest)]
     place = Placement(stored.temp, when, manifest.fileset, stored.sha256)
     return [*items, CommitItem(record, place)], stored.sha256
 
 
-def noted_again(known: Obi, when: int, run: int) -> CommitItem:
-    """Creates the record by which the state that holds at ``when`` is the one noted last of its version."""
-    tist, state = known.history.entry_at(when) or (when, None)
+def noted_again(known: Obi, state: str, when: int, run: int) -> CommitItem:
+    """Creates the record by which the entry with ``state`` that is nearest to ``when`` is the one noted last of its
+    version."""
+    tist = min((tist for tist, there in known.history if there == state), key=lambda tist: abs(tist - when))
     note = replace(known.notes[tist], run=run)
     return CommitItem(ObiChange("fileset", known.id, "", {tist: state}, notes={tist: note}))
 

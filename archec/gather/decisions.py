@@ -249,7 +249,8 @@ def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
         found = [item for item in known if item.sha256.startswith(wanted.lower())]
     if not found:
         raise NotHeld(
-            f"{wanted}: neither a run that read a data set nor the sha256 of one", hint="'archec runs' lists them"
+            f"{wanted}: neither a run that read a data set of templates nor the sha256 of one",
+            hint="'archec runs' lists them",
         )
     if len({(item.tist, item.sha256) for item in found}) > 1:
         runs = ", ".join(f"{item.run} (of {iso(item.tist)})" for item in found)

@@ -646,10 +646,19 @@ def silent(handler: Handler, data: bytes) -> None:
     handler.connection.recv(1)
 
 
+def stuck_after_a_byte(handler: Handler, data: bytes) -> None:
+    handler.wfile.write(handler.head(data)[:1])
+    handler.wfile.flush()
+    handler.connection.recv(1)
+
+
 @pytest.mark.parametrize(
     "trouble",
-    [lambda handler, data: handler.answer(502, b""), lambda handler, data: handler.connection.close(), silent],
-    ids=["502", "closed", "silent"],
+    [
+        lambda handler, data: handler.answer(502, b""), lambda handler, data: handler.connection.close(), silent,
+        stuck_after_a_byte,
+    ],
+    ids=["502", "closed", "silent", "stuck"],
 )
 def test_a_host_that_fails_again_and_again_is_asked_no_more(folder: Path, platform: Platform, trouble: Any) -> None:
     filesets = make_archive(folder, platform, fetch={"per_host": 2, "host_failures": 3, "idle_timeout": "1s"})
@@ -702,6 +711,34 @@ def test_a_host_that_says_that_its_limit_is_used_up_rests(
     after_files = [gap for gap, path in zip(gaps, platform.requests, strict=False) if path in platform.files]
     assert len(after_files) == 2, "the page of the data set is asked for last"
     assert sum(gap > most - 0.01 for gap in after_files) == rests
+
+
+def test_too_many_requests_are_repeated_later_and_no_failure(folder: Path, platform: Platform) -> None:
+    """The host does not say when. Ten refusals would be too many failures."""
+    filesets = make_archive(folder, platform, fetch={"per_host": 2, "host_failures": 3, "retries": 0})
+    url, until = zenodo(platform, 7, {f"p{n}": 10 for n in range(10)}), time.monotonic() + 2.5
+
+    def limited(handler: Handler, data: bytes) -> None:
+        if time.monotonic() < until:
+            handler.answer(429, b"")
+        else:
+            handler.serve(data)
+
+    platform.behaviours |= dict.fromkeys(platform.files, limited)
+    assert filesets.ingest(url)[0].status == "success"
+    asked = [at for at, path in zip(platform.times, platform.requests, strict=True) if path in platform.files]
+    assert len(asked) <= 10 + 2 * 2, "after 1 and 2 seconds, two at once"
+
+
+def test_a_host_that_always_has_too_many_requests_is_left_alone(folder: Path, platform: Platform) -> None:
+    filesets = make_archive(folder, platform, fetch={"per_host": 1, "max_delay": "1s"})
+    url = zenodo(platform, 7, {f"p{n}": 10 for n in range(10)})
+    refuse = lambda handler, data: handler.answer(429, b"")  # noqa: E731
+    platform.behaviours |= dict.fromkeys(platform.files, refuse)
+    (result,) = filesets.ingest(url)
+    assert result.status == "error-platform-download"
+    assert "asks to wait" in (result.message or "")
+    assert sum(path in platform.files for path in platform.requests) == 2
 
 
 def test_a_refusal_for_the_rate_that_says_only_when_the_limit_ends(folder: Path, platform: Platform) -> None:
@@ -987,6 +1024,48 @@ def test_robots_bind_pages_and_not_documented_apis(filesets: Filesets, platform:
     assert "/data/p" not in filesets.asked()
     platform.bodies["/robots.txt"] = b"User-agent: *\nDisallow: /data/p\n#" + b"x" * 600_000
     assert filesets.ingest(f"{platform.url}/data/p")[0].status == "robots", "the rest of a large one is not read"
+
+
+def test_a_temporary_error_of_the_platform_is_no_state(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    api = f"{platform.url}/api/records/7"
+    filesets.ingest(url)
+    for answer, count in ((500, 1), (410, 2)):
+        platform.bodies["/api/records/7"] = answer
+        filesets.ingest(url)
+        with filesets.archive() as archive:
+            assert len(archive.catalogue.obis("fobi", [api])[api].history) == count, answer
+
+
+def test_robots_bind_what_pages_redirect_to(filesets: Filesets, platform: Platform) -> None:
+    platform.redirects["/data/1"] = "/data/2"
+    platform.bodies |= {"/data/2": b"<html></html>", "/robots.txt": b"User-agent: *\nDisallow: /data/2"}
+    assert filesets.ingest(f"{platform.url}/data/1")[0].status == "robots"
+    with playing() as node:
+        node.bodies |= {"/p": b"<html></html>", "/robots.txt": b"User-agent: *\nDisallow: /p"}
+        platform.redirects["/data/1"] = f"{node.url}/p"
+        assert filesets.ingest(f"{platform.url}/data/1")[0].status == "robots"
+        assert node.requests == ["/robots.txt"]
+
+
+def test_crawl_delay_is_that_of_pages_and_the_last_resort(folder: Path, platform: Platform) -> None:
+    filesets = make_archive(folder, platform, fetch={"max_delay": "2s"})
+    url = zenodo(platform, 7, {f"p{n}": 10 for n in range(20)})
+    platform.bodies["/robots.txt"] = b"User-agent: *\nCrawl-delay: 0.4"
+    platform.bodies["/data/7"] = b'<html><link rel="item" href="/data/p"><link rel="item" href="/data/q"></html>'
+    platform.files |= {"/data/p": b"p", "/data/q": b"q"}
+    results = filesets.ingest(url, f"{platform.url}/data/7", jobs=2)
+    assert [one.status for one in results] == ["success"] * 2
+    bound = ["/robots.txt", "/data/7", "/data/p", "/data/q", "/records/7"]
+    times = [at for at, path in zip(platform.times, platform.requests, strict=True) if path in bound]
+    assert len(times) == len(bound)
+    assert all(after - before > 0.3 for before, after in itertools.pairwise(times))
+    free = [at for at, path in zip(platform.times, platform.requests, strict=True) if path not in bound]
+    assert min(after - before for before, after in itertools.pairwise(free)) < 0.3
+    platform.bodies["/robots.txt"] = b"User-agent: *\nCrawl-delay: 3"
+    (result,) = filesets.ingest(f"{platform.url}/data/7")
+    assert (result.status, "robots.txt asks for 3 s" in (result.message or "")) == ("no-capture", True)
+    assert result.due is not None
 
 
 def test_robots_that_cannot_be_had_are_no_permission(filesets: Filesets, platform: Platform) -> None:

@@ -217,6 +217,63 @@ def test_a_damaged_manifest_is_that_of_its_version_and_ends_its_own_request_only
         assert filesets.ingest(f"{platform.url}/records/99")[0].status == "platform-404"
 
 
+def test_force_restores_a_damaged_manifest(filesets: Filesets, platform: Platform) -> None:
+    old, new = zenodo(platform, 7, {"p": 10}), zenodo(platform, 8, {"p": 11})
+    filesets.ingest(old, new)
+    with filesets.archive() as archive:
+        held = [find_fileset(archive, asked) for asked in (old, new)]
+        paths = [archive.layout.root / archive.layout.path(one.tist, one.obi.id) for one in held]
+    for path in paths:
+        path.chmod(0o600)
+        path.write_bytes(b"{")
+    assert filesets.ingest(new)[0].status == "error-storage"
+    assert [one.status for one in filesets.ingest(new, old, force=True) if one.ingest_type == "dataset"] == [
+        "success-file", "success-file",
+    ]  # fmt: skip
+    assert all(path.read_bytes() == b"{" for path in paths), "held is held"
+    for one in held:
+        assert filesets.ingest(one.manifest.web_base_url or "")[0].status == "success-existing"
+        with filesets.archive() as archive:
+            assert find_fileset(archive, f"{one.obi.id}@{one.manifest.version}").manifest == one.manifest
+            assert find_fileset(archive, one.obi.id).obi.history.as_dict() == one.obi.history.as_dict()
+    assert archec_inline(filesets.config, "check").code == 0
+    after = filesets.dump()
+    assert archec_inline(filesets.config, "rebuild").code == 0
+    assert filesets.dump() == after
+
+
+def test_blanks_around_an_id_with_a_version(filesets: Filesets, platform: Platform) -> None:
+    filesets.ingest(zenodo(platform, 7, {"p": 10}))
+    with filesets.archive() as archive:
+        name = find_fileset(archive, f"{platform.url}/records/7").obi.id
+    for asked in (f"{name}@7", f" {name}@7 "):
+        told = archec_inline(filesets.config, "get", asked, "--at", "2026-01-01")
+        assert (told.code, "both select a state" in told.err) == (2, True)
+    assert archec_inline(filesets.config, "history", f"{name}@7").code == 0
+
+
+def test_force_moves_no_older_version(filesets: Filesets, platform: Platform) -> None:
+    urls = zenodo(platform, 7, {"p": 10}), zenodo(platform, 8, {"p": 11})
+    filesets.ingest(*urls)
+    with filesets.archive() as archive:
+        before = find_fileset(archive, urls[0]).obi
+    for url in urls:
+        assert filesets.ingest(url, force=True)[0].status == "success-file"
+    with filesets.archive() as archive:
+        assert find_fileset(archive, urls[0]).obi.history.as_dict() == before.history.as_dict()
+
+
+def test_force_passes_over_a_damaged_manifest_that_is_no_longer_given(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    filesets.ingest(url)
+    with filesets.archive() as archive:
+        held = find_fileset(archive, url)
+        (archive.layout.root / archive.layout.path(held.tist, held.obi.id)).unlink()
+    zenodo(platform, 7, {"p": 10, "q": 10})
+    assert filesets.ingest(url, force=True)[0].status == "success"
+    assert filesets.ingest(url)[0].status == "success-existing"
+
+
 def test_exports_say_what_is_not_held(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
     url = zenodo(platform, 7, {"p": 10, "q": 10})
     platform.files.pop("/api/records/7/files/q/content")

@@ -698,6 +698,7 @@ def test_of_several_data_sets_on_a_page_the_one_that_was_asked_for(own: dict[str
         )
 
     assert found(other, {**one, **own}).title == "P"
+    assert found({**other, "@id": "https://data.example.org/7#q"}, {**one, "url": "."}).title == "P", "it says so"
     with pytest.raises(FilesetPlatformScopeError, match="https://h/8, P"):
         found(other, one)
     with pytest.raises(FilesetPlatformScopeError, match=r"https://h/8$"):

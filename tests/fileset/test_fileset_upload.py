@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from fileset_platform import Platform, bytes_of, zenodo
+from fileset_platform import Platform, bytes_of, playing, zenodo
 from fileset_support import Filesets, make_archive
 
 from archec.fileset.items import ACCESS_KEY, SECRET_KEY
@@ -124,6 +124,24 @@ def test_what_failed_goes_on_with_what_the_item_lacks(uploading: Filesets, platf
     (again,) = uploading.ingest(url)
     assert (again.status, again.archiveorg_item_name) == ("success", item)
     assert (platform.puts, platform.sent) == ([f"/{item}/q", f"/{item}/r"], {})
+
+
+def test_a_service_that_fails_again_and_again_is_asked_no_more(
+    uploading: Filesets, platform: Platform, folder: Path
+) -> None:
+    urls = [zenodo(platform, n, {"p": 10, "q": 20}, concept=n + 100) for n in range(10, 20)]
+    with playing() as node:
+        fileset = {"web_max_files": 1, "archiveorg_s3": node.url, "archiveorg_url": platform.url}
+        filesets = make_archive(folder, platform, fileset=fileset, fetch={"max_delay": "1s"})
+        node.refusals = [500] * 99
+        results = filesets.ingest(*urls)
+        assert {result.status for result in results} == {"error-archiveorg-upload"}
+        assert (len(node.puts), filesets.config.fetch.host_failures) == (5, 5)
+        assert "was given up for this run after 5 failures" in (results[-1].message or "")
+        node.refusals.clear()
+        node.puts.clear()
+        filesets.ingest(urls[0])
+        assert len(node.puts) == 2, "another run asks again"
 
 
 def test_what_is_there_is_not_overwritten_and_what_does_not_come_is_told(

@@ -214,13 +214,14 @@ class _About(NamedTuple):
     urls: Container[str]
     names: tuple[str, ...]
 
-    def are_of(self, one: JsonValue, base: str) -> bool:
-        """Whether a Dataset says that it is what the request is about."""
+    def are_of(self, one: JsonValue, base: str, *, fragments: bool) -> bool:
+        """Whether a Dataset says that it is what the request is about. ``fragments``: or a fragment of that."""
         ends = tuple(mark + name for name in self.names for mark in "/:")
         values = (value for name in ("@id", "url", "identifier", "sameAs") for value in one[name].one_or_more())
         texts = ((first_of(_plain(value), value["value"]) if value.is_object else value).raw for value in values)
         return any(
-            _key(_joined(base, text)) in self.urls or f"/{text.lower()}".endswith(ends)
+            (("#" in text) <= fragments and _key(_joined(base, text)) in self.urls)
+            or f"/{text.lower()}".endswith(ends)
             for text in texts if isinstance(text, str)
         )  # fmt: skip
 
@@ -239,7 +240,8 @@ class _Described:
             ids = {name for one in found if isinstance(name := one["@id"].raw, str)}
             parts = {name for one in found for name in _ids(one["hasPart"])}
             found = [one for one in found if not (parts & _ids(one) or ids & _ids(one["isPartOf"]))] or found
-            found = [one for one in found if about.are_of(one, base)] or found
+            own = ([one for one in found if about.are_of(one, base, fragments=some)] for some in (False, True))
+            found = next(filter(None, own), found)
             names = {str(_first(one, "@id", "url", "name").raw) for one in found}
             self._several = found if len(names) > 1 else []
         self.dataset = found[0] if found and not self._several else JsonValue(None)
