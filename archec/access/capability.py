@@ -94,11 +94,11 @@ class AccessCapability(BaseRoute, Capability):
             "the access rules or tokens cannot be read: see the log": self._gate.fault,
             "the audit log cannot be written: see the log": self._gate.audit.fault,
         }
-        told = [text for text, fault in found.items() if fault]
+        shown = [text for text, fault in found.items() if fault]
         for name, fault in self._index_faults():
             may_know = viewer is not None and viewer.has_metadata and viewer.opens(name)
-            told.append(f"{name}: {fault}" if may_know else "an index cannot be used: see the log")
-        return "; ".join(dict.fromkeys(told))
+            shown.append(f"{name}: {fault}" if may_know else "an index cannot be used: see the log")
+        return "; ".join(dict.fromkeys(shown))
 
     def _index_faults(self) -> list[tuple[str, str]]:
         """The current faults of indexes, with the name of the collection. New ones are logged."""

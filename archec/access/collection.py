@@ -54,14 +54,14 @@ class Step:
         }
         if not asked:
             return iter(())
-        told = dict(errors)
+        before = dict(errors)
         try:
             await asyncio.wait(asked, timeout=self.timeout if self.grouped or local else None)
         finally:
             late = [task for task in asked if task.cancel()]
         for task in late:
             source = asked.pop(task)
-            if errors.get(source.name) == told.get(source.name):  # else its thread has just failed
+            if errors.get(source.name) == before.get(source.name):  # else its thread has just failed
                 source.failed(f"no answer within {self.timeout:g} s", errors)
         return merge_rows([part for task in asked for part in task.result()], query)
 
@@ -90,9 +90,9 @@ class Lookup:
     errors: Errors = field(default_factory=Errors)
 
     async def rows_of(self, step: Step, query: Query) -> Iterator[Row]:
-        """The rows of a step that the viewer may see. Where that is none, whatever there is, the sources are queried
-        for something that nobody has, so that neither the time nor an error tells what there is, nor that it is
-        closed. Clients who learn nothing from either anyway cause no query."""
+        """The rows of a step that the viewer may see. If none can be visible, the sources are queried for a URL that
+        none of them has: neither the response time nor an error may reveal what is held, or that it is closed. There
+        is no query for viewers who can see nothing anywhere, because they learn nothing from either."""
         if self.viewer.may_see(query.range):
             return apply(self.viewer.visible(await step.rows(query, self.errors)), query)
         if not self.viewer.sees_nothing_by_default:

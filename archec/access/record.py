@@ -52,7 +52,7 @@ class TruncatedRecord(SourceFailed):
 class Record:
     """A WARC record. ``http`` is the HTTP header of its block including the empty line, or b"". ``size`` is the length
     in bytes of the rest, which ``body`` yields. ``raw`` is the WARC header as it was read, if it can be sent
-    unchanged. ``told`` is what the server that sent it says about sources of its own that failed."""
+    unchanged. ``reported`` is what the server that sent it reports of its own sources that failed."""
 
     headers: Headers
     http: bytes
@@ -61,7 +61,7 @@ class Record:
     close: Callable[[], Awaitable[None]] = nothing
     version: str = "WARC/1.0"
     raw: bytes = b""
-    told: str = ""
+    reported: str = ""
 
     def get(self, name: str) -> str:
         """The first header with this name, or ""."""

@@ -175,7 +175,7 @@ def _plain(response: Response) -> AsyncIterator[bytes] | None:
     return unpacked(ChunkReader(arriving(response))) if encoding.endswith("gzip") else None
 
 
-def told_by(headers: Mapping[str, str]) -> str:
+def errors_reported_in(headers: Mapping[str, str]) -> str:
     """What the header ``ResErrors`` of a response says about the sources of its server, or ""."""
     text = headers.get("reserrors", "")
     try:

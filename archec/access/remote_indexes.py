@@ -15,7 +15,7 @@ from anyio import to_thread
 from archec.access.errors import SourceFailed
 from archec.access.ordering import MAX_SORTED, row_key, source_rows
 from archec.access.query import Filter, Query, joined, key_of, uri_of
-from archec.access.remote import Cache, Fetched, UrlTemplate, Web, escaped, fetch, told_by
+from archec.access.remote import Cache, Fetched, UrlTemplate, Web, errors_reported_in, escaped, fetch
 from archec.access.rows import Row, RowOrigin, any_row, made_row
 from archec.access.sources import LEFT_OUT, AskedSource, Errors, ServerSource, in_time
 from archec.access.stamps import from_http_date, http_date, last_moment, now_stamp
@@ -122,8 +122,8 @@ class CdxSource(RemoteSource):
                 parsed = self._parsed(answer, query, self._origin(named))
                 is_asked = not (self._is_ia and query.source_order == "reverse")
                 rows = await self._beside(answer, partial(_in_order, parsed, query, is_asked=is_asked))
-            if answer is not None and (told := told_by(answer.headers)):
-                errors[self.name] = told  # and the next request asks again
+            if answer is not None and (reported := errors_reported_in(answer.headers)):
+                errors[self.name] = reported  # and the next request asks again
             else:
                 self._cache.keep(key, rows)
         return (self._loadable(row, named) for row in rows)
@@ -203,7 +203,7 @@ class MementoSource(RemoteSource):
         headers = {"Accept-Datetime": http_date(query.closest)}
         answer = await fetch(
             self._web, "HEAD", url, url, self._seconds, headers=headers,
-            is_final=lambda told: "original" in told.headers.get("link", ""),
+            is_final=lambda answer: "original" in answer.headers.get("link", ""),
         )  # fmt: skip
         if answer is None:
             return []

@@ -14,7 +14,7 @@ from typing import TypeVar
 from archec.access.errors import NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
 from archec.access.record import ClosedOnFailure, Record, exactly, read_file, read_record
-from archec.access.remote import Web, arriving, followed, spooled, told_by
+from archec.access.remote import Web, arriving, errors_reported_in, followed, spooled
 from archec.access.rows import Row
 from archec.access.sources import Health, in_time
 from archec.access.stamps import from_http_date, iso_date, now_stamp
@@ -75,7 +75,7 @@ class ReplayLoader:
         if response.headers.get("warcserver-type") == "warc" or kind == "application/warc-record":
             with in_time(self._seconds):
                 record = await read_record(arriving(response), stack.aclose, url)
-            record.told = told_by(response.headers)
+            record.reported = errors_reported_in(response.headers)
             return record
         http = _http_head(response, is_live=row.origin.type == "live")
         size, body = await self._sized(stack, response)

@@ -90,8 +90,8 @@ async def _try(lookup: Lookup, step: Step, row: Row, asked: Asked = _GET) -> Rec
             if record is not None:
                 async with ClosedOnFailure(record.close):
                     check_record(record, row, lookup.viewer)
-                if record.told:
-                    errors[row.origin.source] = record.told
+                if record.reported:
+                    errors[row.origin.source] = record.reported
                 return record
         except SourceFailed as error:
             reasons.append(error.message)

@@ -48,7 +48,7 @@ def parse_block(line: bytes) -> SummaryLine:
     value = orjson.loads("{" + rest) if brace else {}
     part, offset, length = value.get("filename", _ONLY), value.get("offset"), value.get("length")
     if not (isinstance(part, str) and isinstance(offset, int) and isinstance(length, int)):
-        raise ValueError("no place of a block")
+        raise ValueError("the line has no offset of a block")
     return SummaryLine(start, part, offset, length)
 
 

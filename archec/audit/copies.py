@@ -91,7 +91,7 @@ def open_copy(where: str, config: Config, layout: Layout | None = None) -> Itera
         if layout is not None and layout.fanout != copy.layout.fanout:
             raise ConfigError(
                 f"{copy.where}: has a fan-out of {copy.layout.fanout}, and {layout.root} one of {layout.fanout}: "
-                "it is no copy of it",
+                "it is not a copy of it",
                 hint="check whether layout.json was replaced in one of them; nothing was written",
             )
         yield copy

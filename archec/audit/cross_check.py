@@ -295,5 +295,5 @@ def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: s
 def _sha256(state: str | None) -> bytes:
     sha256 = bytes.fromhex(state) if state is not None else _LOST
     if len(sha256) != 32:
-        raise ValueError(f"{state!r} is no sha256")
+        raise ValueError(f"{state!r} is not a sha256")
     return sha256

@@ -151,7 +151,7 @@ def entry_at(known: Known | None, when: int) -> tuple[int, str | None] | None:
         try:
             known = history_of(text)
         except CatalogueError as error:
-            raise CatalogueError(f"the history of {obi} in the catalogue is no history: {error}") from error
+            raise CatalogueError(f"the history of {obi} in the catalogue is invalid: {error}") from error
     return known.entry_at(when) if known is not None else None
 
 

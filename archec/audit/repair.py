@@ -343,7 +343,7 @@ def write_descriptor(config: Config, copy: str) -> Finding | None:
     for tist in held_tists(layout):
         if (layout.fanout != 0) != _is_fanned(layout, tist):
             raise ConfigError(
-                f"{where}: has a fan-out of {layout.fanout}, and what lies in {root} has another: it is no copy of it",
+                f"{where}: has a fan-out of {layout.fanout}, and {root} has another one: it is not a copy of it",
                 hint="nothing was written",
             )
     with RunLock(layout, "repair"):

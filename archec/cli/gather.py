@@ -130,7 +130,7 @@ def gather(
     if salvage and not (files or more) and (resume or config.data_path.is_dir()):
         raise UsageError("--salvage is for a damaged tarball", hint="give the tarball with -f")
     if repeated is not None and not os.access(repeated.parent, os.W_OK):
-        raise UsageError(f"--repeated: {repeated.parent} is no directory that can be written")
+        raise UsageError(f"--repeated: {repeated.parent} is not a writable directory")
     budget = Budget(
         config.max_files if max_files is None else max_files,
         config.max_bytes if max_bytes is None else _positive("--max-bytes", max_bytes),

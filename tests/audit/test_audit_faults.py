@@ -898,5 +898,5 @@ def test_a_copy_with_another_layout_is_refused_before_a_byte_is_written(world: W
     descriptor.write_text(descriptor.read_text().replace('"fanout": 0', '"fanout": 256'))
     before = tree(world.config.store_path)
     done = archec_inline(world.config, "verify", "--repair-from", copy.config.store_path)
-    assert (done.code, "it is no copy of it" in done.err) == (1, True), done
+    assert (done.code, "it is not a copy of it" in done.err) == (1, True), done
     assert tree(world.config.store_path) == before

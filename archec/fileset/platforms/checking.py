@@ -22,7 +22,7 @@ def checked_item(item: object, helper: FilesetPlatformHelper | None) -> FilesetP
     name = helper.name if helper is not None else ""
     try:
         if not isinstance(item, FilesetPlatformItem):
-            raise TypeError(f"{type(item).__name__} is no FilesetPlatformItem")
+            raise TypeError(f"{type(item).__name__} is not a FilesetPlatformItem")
         files = item.manifest
         if files is not None and not type(helper).__module__.startswith("archec."):
             files = [_checked_file(file) for file in files]
@@ -40,7 +40,7 @@ def checked_item(item: object, helper: FilesetPlatformHelper | None) -> FilesetP
 def _checked_file(file: object) -> FilesetManifestFile:
     """Returns the row of a file. Raises ValueError, TypeError and MsgspecError."""
     if not isinstance(file, FilesetManifestFile):
-        raise TypeError(f"{type(file).__name__} is no FilesetManifestFile")
+        raise TypeError(f"{type(file).__name__} is not a FilesetManifestFile")
     found = msgspec.json.decode(msgspec.json.encode(file), type=FilesetManifestFile)
     if not 0 <= (found.size or 0) <= _LARGEST:
         raise ValueError(f"{found.path[:200]}: the size {found.size}")
