@@ -755,7 +755,7 @@ def test_a_retraction_that_was_killed_is_no_damage(world: World, monkeypatch: py
         first, second = (item.run for item in sorted(archive.catalogue.data_sets(), key=lambda item: item.key)[:2])
     decisions.retract(world.config, str(second), "misdated")
     with monkeypatch.context() as patch:
-        patch.setattr(operator, "judge_again", killed)
+        patch.setattr(decisions, "judge_again", killed)
         with pytest.raises(InterruptedError):
             decisions.retract(world.config, str(first), "misdated")
     for _ in range(2):
