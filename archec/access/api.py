@@ -129,7 +129,7 @@ class Api:
         stamp = view.chosen.timestamp
         if given is not None and stamp != given[1]:
             return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
-        loaded = await load(lookup, all_of(url, stamp))
+        loaded = await load(lookup, all_of(url, stamp), spelled=url)
         if loaded.row.timestamp != stamp:
             await loaded.record.close()
             varies = [("Vary", "accept-datetime")] if given is None else []

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from archec.access.collection import Lookup
 from archec.access.exchange import HTML, JSON, answer, as_uri, errors_of
+from archec.access.ordering import spelled_first
 from archec.access.query import DEFAULT_LIMIT, all_of
 from archec.access.rows import Row
 from archec.access.sources import Errors
@@ -77,7 +78,7 @@ async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     """Returns the memento nearest to a time (the newest without one) with its neighbours, or None if there are no
     mementos."""
     if any(step.remote for step in lookup.collection.steps):  # one query, so that other servers are queried once
-        return await to_thread.run_sync(_around, await lookup.rows(all_of(url)), stamp)
+        return await to_thread.run_sync(_around, await lookup.rows(all_of(url)), url, stamp)
     chosen = await nearest(lookup, url, stamp)
     if chosen is None:
         return None
@@ -91,13 +92,14 @@ async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     return View(chosen, first, last, before, after)
 
 
-def _around(found: Iterator[Row], stamp: str) -> View | None:
+def _around(found: Iterator[Row], url: str, stamp: str) -> View | None:
     """As :func:`view`, from the rows of all captures."""
     rows = list(islice(found, DEFAULT_LIMIT))
     if not rows:
         return None
     wanted = seconds(stamp) if stamp else 0.0
-    chosen = min(rows, key=lambda row: abs(seconds(row.timestamp) - wanted)) if stamp else rows[-1]
+    near = min(rows, key=lambda row: abs(seconds(row.timestamp) - wanted)) if stamp else rows[-1]
+    chosen = next((row for row in rows if row.timestamp == near.timestamp and row.url == url), near)
     before = next((row for row in reversed(rows) if row.timestamp < chosen.timestamp), None)
     after = next((row for row in rows if row.timestamp > chosen.timestamp), None)
     return View(chosen, rows[0], rows[-1], before, after)
@@ -245,8 +247,8 @@ def _as_cdxj(at: Addresses, page: _Page) -> str:
 
 
 async def nearest(lookup: Lookup, url: str, stamp: str) -> Row | None:
-    """Returns the capture nearest to a time, or the newest without one."""
-    return await lookup.first(all_of(url, stamp, reverse=not stamp))
+    """Returns the capture nearest to a time, or the newest without one; of several at one time, that of this URL."""
+    return next(spelled_first(await lookup.rows(all_of(url, stamp, reverse=not stamp)), url), None)
 
 
 async def available(lookup: Lookup, at: Addresses, stamp: str, given: str) -> Response:

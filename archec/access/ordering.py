@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, repeat
+from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -18,6 +18,8 @@ from archec.access.stamps import seconds
 
 MAX_SORTED = 100_000
 """Maximum number of rows that are sorted in memory."""
+_MAX_SAME = 1000
+"""Maximum number of captures of one time among which one is looked for."""
 
 
 class OrderedLines(Protocol):
@@ -94,6 +96,22 @@ def _nearest(before: Iterator[Row], after: Iterator[Row], wanted: float) -> Iter
     if later is not None:
         yield later
         yield from after
+
+
+def spelled_first(rows: Iterator[Row], url: str) -> Iterator[Row]:
+    """Yields the same rows, but of those of the first time the ones with exactly this URL before others with its
+    key."""
+    first = next(rows, None)
+    if first is None or first.url == url:
+        return chain(() if first is None else (first,), rows)
+    same, after = [first], None
+    for row in rows:
+        if row.timestamp != first.timestamp or len(same) == _MAX_SAME:
+            after = row
+            break
+        same.append(row)
+    same.sort(key=lambda row: row.url != url)
+    return chain(same, () if after is None else (after,), rows)
 
 
 def first_of_each(rows: Iterable[Row], key: Callable[[Row], object]) -> Iterator[Row]:

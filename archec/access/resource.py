@@ -15,6 +15,7 @@ from archec.access.collection import Lookup, Step, first_of
 from archec.access.errors import NotInTime, Refused, SourceFailed
 from archec.access.exchange import answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
+from archec.access.ordering import spelled_first
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, key_of, parse_filters
 from archec.access.record import END, ClosedOnFailure, Record
@@ -47,13 +48,15 @@ class Loaded(NamedTuple):
         return self.record.timestamp or self.row.timestamp
 
 
-async def load(lookup: Lookup, query: Query, asked: Asked = _GET) -> Loaded:
-    """Returns the first record that can be loaded. Raises Refused: 451 or 403 if the viewer may not have it, 404 if
-    there is none."""
+async def load(lookup: Lookup, query: Query, asked: Asked = _GET, *, spelled: str = "") -> Loaded:
+    """Returns the first record that can be loaded; of captures at one time, that of the URL ``spelled`` before others
+    with its key. Raises Refused: 451 or 403 if the viewer may not have it, 404 if there is none."""
     refused: Refused | None = None
     may_load = lookup.viewer.may_load(query.range)
     for step in lookup.collection.steps:
         rows = await lookup.rows_of(step, query)
+        if spelled:
+            rows = spelled_first(rows, spelled)
         while (row := await first_of(rows, query)) is not None:
             try:
                 record = await _try(lookup, step, row, asked)

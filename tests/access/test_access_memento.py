@@ -185,6 +185,30 @@ def test_links_are_those_of_the_memento_that_is_sent(tmp_path: Path) -> None:
             assert answer.headers["content-location"] == f"{url}/a/{STAMPS[0]}id_/{answer.text}"
 
 
+@pytest.mark.parametrize("stamp", ["20140101000000", "20140101000000123"])
+@pytest.mark.parametrize("chain", ["c", "front"])
+def test_of_captures_at_one_time_the_url_that_is_asked_for_is_sent(tmp_path: Path, stamp: str, chain: str) -> None:
+    urls = ["http://s.org/", "http://www.s.org/", "https://s.org/"]
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    for url in urls:
+        crawl.response(url, "20140101000000", url.encode())
+    told = [one.replace(b" 20140101000000 ", f" {stamp} ".encode()) for one in crawl.close()]
+    write_index(tmp_path / "a.cdxj", told)
+    behind = configured(tmp_path, "collections: {c: {index: a.cdxj, resource: ./w}}\naccess: {open: content}")
+    with serving(behind) as base:
+        (tmp_path / "front").mkdir()
+        there = f"api_url: '{base}/c/index?url={{url}}', replay_url: '{base}/c/{{timestamp}}id_/{{url}}'"
+        text = f"collections: {{front: {{index: {{type: cdx, {there}}}}}}}\naccess: {{open: content}}"
+        front = configured(tmp_path / "front", text)
+        with serving(front) as url, client(base if chain == "c" else url, "") as get:
+            for one in urls:
+                at = {"Accept-Datetime": "Thu, 02 Jan 2014 00:00:00 GMT"}
+                for answer in (get.get(f"/{chain}/{one}"), get.get(f"/{chain}/{one}", headers=at)):
+                    assert answer.headers["location"].endswith(f"/{chain}/{stamp}id_/{one}")
+                sent = get.get(answer.headers["location"])
+                assert (sent.text, sent.headers["content-location"]) == (one, answer.headers["location"])
+
+
 def test_redirects_failures_chunks_and_templates(base: str, get: httpx.Client) -> None:
     moved = get.get(f"/a/{STAMPS[0]}id_/http://a.org/moved")
     assert moved.status_code == 301
