@@ -160,10 +160,7 @@ class Client:
         self, task: FetchTask, flight: Flight, response: Response, fields: Mapping[str, str], seen: Hop
     ) -> Attempt:
         limit = self._config.max_size
-        coding = fields.get("transfer-encoding", "").lower()
-        if coding not in ("", "chunked", "identity"):
-            raise ProtocolError(f"a transfer coding that was not requested: {coding[:40]}")
-        length = whole(fields.get("content-length", "")) if not coding else None
+        length = None if response.transfer_coding() else whole(fields.get("content-length", ""))
         if length is not None and length > limit:
             raise TooLarge(f"larger than {limit} bytes")
         temp: TempLike | None = None

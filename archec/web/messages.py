@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 from archec.config import FetchConfig
 from archec.errors import BadName
 from archec.ids import normalise_url, remove_dot_segments
-from archec.web.faults import BadUrl, TimedOut, TooLarge
+from archec.web.faults import BadUrl, ProtocolError, TimedOut, TooLarge
 from archec.web.h1 import Answer
 from archec.web.headers import whole
 from archec.web.policy import PORTS
@@ -180,6 +180,14 @@ class Response:
                 self._headers[name] = f"{self._headers[name]}, {text}" if name in self._headers else text
         return self._headers
 
+    def transfer_coding(self) -> str:
+        """``chunked``, ``identity`` or "". Raises ProtocolError for any other, whose body would be taken for the
+        contents."""
+        coding = self.headers.get("transfer-encoding", "").lower()
+        if coding not in ("", "chunked", "identity"):
+            raise ProtocolError(f"a transfer coding that was not requested: {coding[:40]}")
+        return coding
+
     def bound(self, limits: FetchConfig, grace: float, started: float, clock: Callable[[], float] = monotonic) -> None:
         """Sets limits to the body: iterating raises an error if it is too large, too slow or takes too long.
 
@@ -188,6 +196,7 @@ class Response:
 
         Raises:
             TooLarge: the stated length exceeds the limit.
+            ProtocolError: the body has a transfer coding that was not requested.
         """
         self._limits, self._grace, self._started, self._clock = limits, grace, started, clock
         self._waited = 0.0
@@ -195,6 +204,11 @@ class Response:
         if is_limited and (whole(self.headers.get("content-length", "")) or 0) > limits.max_size:
             self.close()
             raise TooLarge(f"larger than {limits.max_size} bytes")
+        try:
+            self.transfer_coding()
+        except ProtocolError:
+            self.close()
+            raise
 
     def __aiter__(self) -> Response:
         return self

@@ -120,6 +120,12 @@ class _Echo(BaseHTTPRequestHandler):
             self.close_connection = True
         elif self.path == "/gzip":
             self.answer(200, gzip.compress(b"0" * 1_000_000), ("Content-Encoding", "gzip"))
+        elif self.path == "/coded":
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "gzip, chunked")
+            self.end_headers()
+            packed = gzip.compress(b"x")
+            self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(packed), packed))
         elif self.path == "/range":
             first, last = (int(part) for part in self.headers["Range"].removeprefix("bytes=").split("-"))
             self.answer(206, bytes(range(256))[first : last + 1], ("Content-Range", f"bytes {first}-{last}/256"))
@@ -333,9 +339,10 @@ def test_redirects_are_followed_on_demand_and_guarded(echo: EchoServer) -> None:
         ("/slow", {"total_timeout": 0.3}, Outcome.TIMEOUT),
         ("/slow", {"max_size": 5}, Outcome.TOO_LARGE),
         ("/x", {"max_size": 5}, Outcome.TOO_LARGE),
+        ("/coded", {}, Outcome.SERVER_ERROR),
     ],
 )
-def test_every_answer_is_bounded(echo: EchoServer, path: str, limits: dict[str, float], outcome: Outcome) -> None:
+def test_answers_are_bounded_and_plain(echo: EchoServer, path: str, limits: dict[str, float], outcome: Outcome) -> None:
     async def act(client: httpx.AsyncClient) -> None:
         await client.get(f"{echo.url}{path}", extensions=named(echo.url))
 
