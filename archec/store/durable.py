@@ -56,9 +56,8 @@ def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
     """The archec error for an error of the operating system, with the path."""
     where = os.fspath(path)
     if error.errno in _FULL:
-        return StorageFull(
-            f"{where}: {error.strerror}", hint="free some space and start again; everything committed is kept"
-        )
+        hint = "free some space, or inodes (see 'df -i'), and start again; everything committed is kept"
+        return StorageFull(f"{where}: {error.strerror}", hint=hint)
     hint = _MORE if error.errno in _TOO_MANY else whose(error, where)
     return StorageFailed(f"{where}: {error.strerror or error}", hint=hint)
 

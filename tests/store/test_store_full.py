@@ -38,6 +38,7 @@ def test_a_file_that_cannot_be_created_is_told_by_its_directory(tmp_path: Path) 
     with small_disk(tmp_path / "small", "size=1m,nr_inodes=1") as place, pytest.raises(StorageFull) as raised:
         atomic_write(place / "x", b"")
     assert raised.value.message == f"{place}: No space left on device"
+    assert "inodes" in raised.value.hint
 
 
 def test_lines_that_cannot_be_sorted_leave_the_disk_as_it_was(disk: Path) -> None:
