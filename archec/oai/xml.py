@@ -11,17 +11,19 @@ from collections.abc import Iterable, Mapping
 
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
 
-_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 does not allow (production 2), including lone surrogates."""
+_ASTRAL = "".join([f"{chr(plane)}-{chr(plane + 0xFFFD)}" for plane in range(0x10000, 0x110000, 0x10000)])
+_ILLEGAL = re.compile(f"[^\t\n\r\x20-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd{_ASTRAL}]")
+"""Characters that XML 1.0 does not allow (production 2), including lone surrogates, and Unicode's noncharacters, which
+it only discourages: HTTP::OAI, and what is built on it, stops at a page that has one."""
 
 
 def is_clean(value: str) -> bool:
-    """Whether XML 1.0 allows every character of ``value``."""
+    """Whether every character of ``value`` may be sent."""
     return value.isprintable() or _ILLEGAL.search(value) is None
 
 
 def clean(value: str) -> str:
-    """``value`` without the characters that XML 1.0 does not allow."""
+    """``value`` without the characters that may not be sent."""
     return value if value.isprintable() else _ILLEGAL.sub("", value)
 
 

@@ -359,6 +359,18 @@ def test_what_xml_cannot_hold_is_cut_out(world: World) -> None:
     assert texts(again, ".//o:header/o:identifier") == [first]
 
 
+@pytest.mark.parametrize("character", ["\ufdd0", "\ufdef", "\U0001fffe", "\U0010ffff"])
+def test_noncharacters_are_cut_out(world: World, character: str) -> None:
+    """XML allows them, but HTTP::OAI fails at the page, and its harvest ends."""
+    world.show(paper("RePEc:aaa:wpaper:1", 0, title=f"a{character}\U0001fffdb\U00020000"))
+    (root,) = world.walk("ListRecords", metadataPrefix="oai_dc")
+    assert texts(root, ".//dc:title") == ["a\U0001fffdb\U00020000"]
+    record = f"oai:{DOMAIN}:RePEc:aaa:wpaper:1"
+    assert character not in world.raw(
+        [("verb", "GetRecord"), ("metadataPrefix", "redif"), ("identifier", record)]
+    ).decode()
+
+
 # -- what Identify tells --------------------------------------------------------------------------
 
 
