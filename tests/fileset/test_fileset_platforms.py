@@ -242,6 +242,12 @@ def test_an_article_of_figshare_lists_ten_of_its_files_only() -> None:
     url = "https://figshare.com/articles/dataset/p/123456/2"
     found = item_of(FigshareHelper, url, {**pages, "/articles/123456/versions/2": article})
     assert [file.path for file in found.manifest or ()] == [row["name"] for row in rows]
+    short = {f"/files?page={n}&page_size=1000": rows[n * 100 - 100 : n * 100] for n in range(1, 13)}
+    whole = {**article, "size": 3 * len(rows)}
+    found = item_of(FigshareHelper, url, {**short, "/articles/123456/versions/2": whole})
+    assert [file.path for file in found.manifest or ()] == [row["name"] for row in rows], "a hundred at a time"
+    with pytest.raises(PlatformError, match="page 2 lists a file again"):
+        item_of(FigshareHelper, url, {"/versions/2/files": rows[:1000], "/articles/123456/versions/2": whole})
     bodies = {"/versions/2/files": 404, "/articles/123456/versions/2": article}
     assert len(item_of(FigshareHelper, url, bodies).manifest or ()) == 10
     with pytest.raises(PlatformNotFound):
@@ -507,6 +513,28 @@ def test_a_list_without_an_end_is_an_error(name: str, turn: Callable[[int], str]
 
     with pytest.raises(PlatformError, match="does not come to an end"):
         cls(ask=ask).process_request(IngestRequest(url))
+
+
+@pytest.mark.parametrize("name", ["dryad", "dspace7", "osf"])
+def test_a_list_that_changes_while_it_is_read_is_an_error(name: str) -> None:
+    """A new first file moves the last one of the first page to the second, and is in neither."""
+    cls, url, bodies = CASES[name]
+    moved: list[str] = []
+
+    def ask(question: Question) -> PlatformAnswer:
+        answer = answering(bodies)(question)
+        body = json.loads(answer.body)
+        there = question.url
+        if any(part in there for part in ("/files", "/bitstreams")) and not moved:
+            moved.append(there)
+            body.setdefault("links" if name == "osf" else "_links", {})["next"] = (
+                f"{there}#2" if name == "osf" else {"href": f"{there}#2"}
+            )
+        return PlatformAnswer(question.url, answer.status, {}, json.dumps(body).encode())
+
+    with pytest.raises(PlatformError, match=r"the list (has changed while|of directories does not)"):
+        cls(ask=ask).process_request(IngestRequest(url))
+    assert moved
 
 
 def test_a_folder_in_itself_is_an_error() -> None:

@@ -383,8 +383,9 @@ def paged_files(
 ) -> FileQuestions:
     """Asks for all pages of a list and returns the files of their rows. ``following`` gets the link to the next page,
     null on the last one, ``total`` the number of rows that the last page states. Raises PlatformError for a list
-    without end, or with fewer rows."""
+    without end, with fewer rows, or with a file of one page on another, which has taken the place of a third."""
     found: list[FilesetManifestFile] = []
+    places: set[tuple[str, str]] = set()
     asked: set[str] = set()
     listed = 0
     while True:
@@ -393,7 +394,12 @@ def paged_files(
         asked.add(page)
         answer = yield Question(page)
         body = answer.json()
-        found += files(rows(body))
+        more = list(files(rows(body)))
+        there = {(file.path, file.platform_url) for file in more if file.platform_url is not None}
+        if not places.isdisjoint(there):
+            raise PlatformError(f"{page[:300]}: lists a file again; the list has changed while it was read")
+        places |= there
+        found += more
         listed += sum(1 for _ in rows(body).items())
         link = following(body)
         if link.is_null:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Mapping
+from itertools import count
 from typing import Any, ClassVar
 
 from archec.fileset.checksums import checksums
@@ -28,6 +29,7 @@ from archec.fileset.platforms.base import (
 from archec.fileset.status import (
     EmptyManifest,
     FilesetPlatformScopeError,
+    PlatformError,
     PlatformRestrictedError,
     Status,
 )
@@ -140,19 +142,31 @@ def _all_rows(
     where: str, article: JsonValue, shown: list[JsonValue]
 ) -> Generator[Question, PlatformAnswer, list[JsonValue]]:
     """Asks for the files of an article, page by page. ``shown`` are those that it lists itself; they are all if there
-    are no such pages and they have its size."""
+    are no such pages and they have its size. A short page is the last one if the files have the article's size, since
+    the platform may give fewer rows than it was asked for. Raises PlatformError if full pages repeat files."""
     rows: list[JsonValue] = []
-    while len(rows) % _PAGE == 0 and len(rows) <= MOST_FILES:
-        answer = yield Question(f"{where}/files?page={len(rows) // _PAGE + 1}&page_size={_PAGE}")
-        size = sum(row["size"].whole_or_none() or 0 for row in shown)
-        if answer.status == 404 and article["size"].whole_or_none() in (None, size):
+    seen: set[str | None] = set()
+    size = article["size"].whole_or_none() or 0
+    for number in count(1):
+        answer = yield Question(f"{where}/files?page={number}&page_size={_PAGE}")
+        if answer.status == 404 and not rows and size in (0, _size(shown)):
             return shown
         more = list(answer.json().items())
-        if not more:
+        ids = {row["id"].word_or_none() for row in more} - {None}
+        if not seen.isdisjoint(ids):
+            if len(more) >= _PAGE:
+                raise PlatformError(f"{where}/files: page {number} lists a file again")
             break
+        seen |= ids
         rows += more
+        if not more or (len(more) < _PAGE and size <= _size(rows)) or len(rows) > MOST_FILES:
+            break
     check_count(JsonValue(len(shown), "files"), len(rows))
     return rows
+
+
+def _size(rows: list[JsonValue]) -> int:
+    return sum(row["size"].whole_or_none() or 0 for row in rows)
 
 
 def _file(row: JsonValue, folders: JsonValue, base: str) -> FilesetManifestFile:
