@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
 import time
@@ -22,8 +23,10 @@ from archec.access.record import ChunkReader, unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
 from archec.web.door import Response, Sender, WebError, trusted
+from archec.web.faults import ConnectError, NotConnected
 from archec.web.headers import whole
 
+_log = logging.getLogger("archec.access.remote")
 _IN_MEMORY = 4 << 20
 MAX_ANSWER = 4 << 30
 """Maximum size in bytes of the response of an index, and of a body of unknown length."""
@@ -61,6 +64,9 @@ class Web:
             if body is not None and body.size:
                 headers, content = {**(headers or {}), "Content-Length": str(body.size)}, body.pieces()
             return await self.sender.send(method, at, headers, content, named=named)
+        except (ConnectError, NotConnected) as error:
+            _log.warning("%s", error)  # it names the host and its address, which clients need not know
+            raise SourceFailed(f"no connection ({error.outcome.value})") from error
         except WebError as error:
             raise SourceFailed(error.message) from error
 

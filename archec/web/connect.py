@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from archec.web.faults import OURS, ConnectError, ProtocolError, ReadError, TimedOut, WebError, internal
+from archec.web.faults import OURS, ConnectError, NotConnected, ProtocolError, ReadError, TimedOut, WebError, internal
 from archec.web.guard import Guard
 from archec.web.h1 import H1Connection
 from archec.web.policy import Proxy
@@ -162,14 +162,14 @@ class Connector:
 
 async def within(timeout: float, step: Awaitable[T], what: str) -> T:
     """Awaits a step of connecting, in this task: ``asyncio.wait_for`` loses a connection that is there just when the
-    step is cancelled. Raises TimedOut after ``timeout`` seconds."""
+    step is cancelled. Raises NotConnected after ``timeout`` seconds."""
     try:
         async with time_limit(timeout):
             return await step
     except asyncio.TimeoutError as error:
         if error.args:  # ETIMEDOUT, an OSError
             raise
-        raise TimedOut(f"no connection: {what} took too long") from None
+        raise NotConnected(f"no connection: {what} took too long") from None
 
 
 def _reason(error: OSError) -> str:

@@ -8,6 +8,7 @@
      |    +-- Denied             denied           fetch.deny has the address
      |    +-- Distrusted         bad-certificate  the certificate does not verify
      +-- TimedOut                timeout
+     |    +-- NotConnected       timeout          no connection in time
      +-- ReadError               unreachable      closed or reset before a response
      |    +-- Truncated          truncated        closed or reset within a body, or a wrong length
      |    +-- TooLarge           too-large        exceeds one of our limits
@@ -65,6 +66,10 @@ class Distrusted(ConnectError):
 
 class TimedOut(WebError):
     outcome = Outcome.TIMEOUT
+
+
+class NotConnected(TimedOut):
+    """There is no connection to the host in time."""
 
 
 class ReadError(WebError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
@@ -412,14 +413,24 @@ def test_a_password_is_used_and_not_shown(there: Archives, get: httpx.Client) ->
             assert "me:pass" not in str(answer.headers)
 
 
+def test_clients_do_not_learn_the_address_of_a_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.3", 0)) as taken:
+        port = taken.getsockname()[1]
+    source = f"cdx+http://127.0.0.3:{port}/c"
+    config = configured(tmp_path, f"collections: {{c: '{source}'}}\naccess: {{open: content}}")
+    with serving(config) as base, client(base, "") as get:
+        assert json.loads(get.get(f"/c/index?url={U}").headers["reserrors"]) == {"c": "no connection (unreachable)"}
+    assert any("127.0.0.3" in one for one in caplog.messages), "for the operator"
+
+
 def test_redirects_are_judged_like_strangers(there: Archives, get: httpx.Client) -> None:
     answer = get.get(f"/private/resource?url={U}")
     assert answer.status_code == 404
-    assert "not a public address" in answer.json()["errors"]["private"]
+    assert answer.json()["errors"]["private"] == "no connection (blocked-address)"
     other = get.get(f"/inexact/resource?url={U}&from=2015")  # leads to the capture of 2014
     assert other.headers["memento-datetime"] == "Wed, 01 Jan 2014 00:00:00 GMT"
     assert get.get(f"/astray/resource?url={U}").json()["errors"] == {"astray": "it redirects to an invalid URL"}
-    assert "not a public address" in json.loads(get.get(f"/led/index?url={U}").headers["reserrors"])["led"]
+    assert "(blocked-address)" in json.loads(get.get(f"/led/index?url={U}").headers["reserrors"])["led"]
     for coll in ("moved", "moved-mem"):
         assert [row["timestamp"] for row in found(get, coll)] == list(STAMPS)
     assert [row["timestamp"] for row in found(get, "moved-mem", "closest=2014")] == [STAMPS[0]]
