@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import re
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.config import FetchConfig
 from archec.fileset.asking import Asker
 from archec.fileset.checksums import digest_of, mismatch, other_checksum
+from archec.fileset.interior import unpack_gzip
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import FobiBody
 from archec.fileset.redaction import public_text, public_url
@@ -49,6 +48,7 @@ UNPACKED = "x-archive-orig-content-encoding"
 """Replaces the Content-Encoding header of a response whose body is stored decompressed."""
 _NO_REQUEST = {status: status for status in (Status.BLOCKED_ADDRESS, Status.SKIP_URL_BLOCKLIST, Status.ROBOTS)}
 """What keeps a file from being requested at all."""
+_MISSING = (404, 410)
 _ZIP = "application/zip"
 PAGE = "text/html"
 """The value of ``NotFetched.received`` for a login or error page that was sent with status 200 instead of the file."""
@@ -157,6 +157,7 @@ class _Transfer:
         self._temp: Temp | None = None
         self._answer = Download(obi)
         self._is_kept = False
+        self._takes_ranges = True
         self._head = b""
 
     async def run(self) -> FobiBody | NotFetched:
@@ -209,9 +210,9 @@ class _Transfer:
         """Sends one request. Returns the outcome, or None if another request is needed. Raises PlatformHttpError."""
         headers: dict[str, str] = {}
         size = self._size
-        if size and self._answer.validator:
+        if size and self._answer.validator and self._takes_ranges:
             headers = {"Range": f"bytes={size}-", "If-Range": self._answer.validator}
-        elif size:
+        elif size and self._takes_ranges:
             self._restart()
         page = self._helper is not None and not self._helper.is_documented
         async with self._of.asker.request(self._url, headers, self._helper, page=page) as (response, fields):
@@ -223,6 +224,11 @@ class _Transfer:
                 self._restart()
                 raise PlatformHttpError(f"{self._url[:300]}: a range is answered with HTTP {status}")
             if status not in (200, 206):
+                if headers:  # perhaps the server refuses ranges only
+                    self._takes_ranges = False
+                    return None
+                if status not in _MISSING:  # perhaps the URL has expired, and the next ingest gets another
+                    self.keep()
                 return await _refused(response, self._url)
             if status == 200 and size:
                 self._restart()
@@ -374,7 +380,7 @@ class _Transfer:
         plain = self._of.writer.temp(self._of.run, self._obi, sha1=True)
         is_it = False
         try:
-            is_it = await self._in_thread(_unpack, self._path(temp), plain, most)
+            is_it = await self._in_thread(unpack_gzip, self._path(temp), plain, most)
             is_it = is_it and await self._in_thread(self._close, plain) is None
         finally:
             if not is_it:
@@ -446,17 +452,6 @@ def _validator(fields: Mapping[str, str]) -> str:
     etag = fields.get("etag", "")
     found = etag if etag.startswith('"') and etag.isascii() else fields.get("last-modified", "")
     return found if found.isascii() else ""
-
-
-def _unpack(path: Path, plain: Temp, most: int) -> bool:
-    """Decompresses a gzip file into ``plain``. Returns whether it is intact and has at most ``most`` bytes."""
-    try:
-        with gzip.open(path) as stream:
-            while plain.size <= most and (data := stream.read(_BLOCK)):
-                plain.write(data)
-    except (OSError, EOFError, zlib.error):
-        return False
-    return plain.size <= most
 
 
 async def _refused(response: Response, url: str) -> NotFetched:

@@ -5,6 +5,7 @@ Bundles are untrusted: names may be unsafe, sizes wrong, and members may expand 
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import tarfile
 import zipfile
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 from msgspec.structs import replace
@@ -25,6 +27,7 @@ from archec.fileset.paths import unsafe
 from archec.fileset.platforms.base import MOST_FILES
 from archec.fileset.status import Status
 from archec.redif.inflate import Damaged, Raw, chunks
+from archec.store.writer import Temp
 from archec.text.sniff import sniff
 
 _PIECE = 1 << 20
@@ -254,3 +257,14 @@ def _readable(path: str) -> Iterator[None]:
         yield
     except BROKEN as error:
         raise NotHeld(f"{path}: cannot be read: {error}", hint="is it in a zip or tar file?") from error
+
+
+def unpack_gzip(path: Path, plain: Temp, most: int) -> bool:
+    """Decompresses a gzip file into ``plain``. Returns whether it is intact and has at most ``most`` bytes."""
+    try:
+        with gzip.open(path) as stream:
+            while plain.size <= most and (data := stream.read(_PIECE)):
+                plain.write(data)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return plain.size <= most

@@ -1026,6 +1026,48 @@ def test_robots_bind_pages_and_not_documented_apis(filesets: Filesets, platform:
     assert filesets.ingest(f"{platform.url}/data/p")[0].status == "robots", "the rest of a large one is not read"
 
 
+@pytest.mark.parametrize("status", [403, 503])
+def test_a_url_that_expires_under_way_does_not_lose_what_was_received(
+    filesets: Filesets, platform: Platform, status: int
+) -> None:
+    """The next ingest gets another URL of the platform, and goes on."""
+    url, valid = zenodo(platform, 7, {"p": 3_000_000}), ["1"]
+    ((path, data),) = platform.files.items()
+    links = platform.bodies["/api/records/7"]["files"][0]["links"]
+
+    def expiring(handler: Handler, data: bytes) -> None:
+        if handler.path.endswith(f"&Expires={valid[0]}"):
+            valid[0] = "2"
+            broken_at_quarters(handler, data) if handler.path.endswith("1") else handler.serve(data)
+        else:
+            handler.answer(status, b"")
+
+    platform.behaviours[path] = expiring
+    for number in "12":
+        links["self"] = f"{platform.url}{path}?X-Amz-Signature=s&Expires={number}"
+        result = filesets.ingest(url)[0]
+    assert result.status == "success-file"
+    assert sum(platform.sent.values()) == len(data)
+
+
+def test_a_server_that_refuses_ranges_sends_it_whole(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 3_000_000})
+    (path,) = platform.files
+    broken = [True]
+
+    def ranges_refused(handler: Handler, data: bytes) -> None:
+        if "range" in {name.lower() for name in handler.headers}:
+            handler.answer(403, b"")
+        elif broken:
+            broken.clear()
+            broken_at_quarters(handler, data)
+        else:
+            handler.serve(data)
+
+    platform.behaviours[path] = ranges_refused
+    assert filesets.ingest(url)[0].status == "success-file"
+
+
 def test_a_temporary_error_of_the_platform_is_no_state(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p": 10})
     api = f"{platform.url}/api/records/7"
