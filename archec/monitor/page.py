@@ -92,8 +92,8 @@ def page(account: Account) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{_STYLE}</style></head><body>\n"
-        f"<h1>{title}</h1>\n" + "\n".join(_sections(account)) + "\n</body></html>\n"
+        f"<title>{title}</title><style>{_STYLE}</style></head><body><main>\n"
+        f"<h1>{title}</h1>\n" + "\n".join(_sections(account)) + "\n</main></body></html>\n"
     )
 
 
@@ -213,11 +213,11 @@ def _hosts(account: Account) -> Iterator[str]:
 
 def _figure(svg: str, caption: str) -> str:
     picture = svg.replace("<svg ", f'<svg role="img" aria-label="{_e(caption)}" ', 1)
-    return f"<figure>{picture}<figcaption>{_e(caption)}</figcaption></figure>"
+    return f'<figure tabindex="0">{picture}<figcaption>{_e(caption)}</figcaption></figure>'
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines, listed = ['<div class="wide"><table>'], list(rows)
+    lines, listed = ['<div class="wide" tabindex="0"><table>'], list(rows)
     if any(head):
         numbers = [_is_number(cell) for cell in listed[0][1:]] if listed else []
         titles = "".join(

@@ -158,6 +158,10 @@ def test_tables_and_names_of_what_was_lost() -> None:
     text = page(dataclasses.replace(account_of("x"), lost=(lost,)))
     look = assert_harmless(text)
     assert {attrs.get("scope") for tag, attrs in look.tags if tag == "th"} == {"col", "row"}
+    # What scrolls in a narrow window can be reached and scrolled by keyboard.
+    scrolling = [attrs for tag, attrs in look.tags if tag == "figure" or attrs.get("class") == "wide"]
+    assert {attrs.get("tabindex") for attrs in scrolling} == {"0"}
+    assert [tag for tag, _ in look.tags].count("main") == 1
     assert '<th scope="row">RePEc:A:s:1</th><td>A title</td>' in text
     assert "Of 2 in all" in text
     labels = ("date of the data set (UTC)", "date of the run (UTC)", "templates", "files", "host", "archive", "works")
