@@ -49,7 +49,7 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
 
     Example: archec get RePEc:smp:wpaper:2024-01 --at 2024-07-01 -o paper.redif
     """
-    obi = obi.strip()
+    obi = obi.lstrip() if "!/" in obi else obi.strip()  # the name of a file in a bundle may end with blanks
     version = parse_fileset(obi.partition("!/")[0]).version if is_fileset(obi) else ""
     if version and tist is not None:
         raise UsageError(f"@{version} and --at both select a state", hint="omit one of them")

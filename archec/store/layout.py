@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,10 +98,11 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
 def _check_file_system(root: Path) -> None:
     """Raises :class:`ConfigError` if an archive's names would not be possible here, or not distinct."""
     lacks = "tells no upper from lower case in names" if (root / RUNS.upper()).exists() else ""
-    link = root / ("x" * MAX_NAME)
+    link = root / f".+{'0-0':0>{MAX_NAME - 7}}.part"  # a temporary name, because a kill may leave it
     try:
-        os.symlink(NAMASTE, link)
-        os.unlink(link)
+        with suppress(FileExistsError):
+            os.symlink(NAMASTE, link)
+        link.unlink(missing_ok=True)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.ENAMETOOLONG):
             raise

@@ -328,11 +328,13 @@ def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) 
     zipped = io.BytesIO()
     with zipfile.ZipFile(zipped, "w") as bundle:
         bundle.writestr("inner", b"of the zip file")
+        bundle.writestr("inner ", b"of another name")
     page = zenodo(platform, 30, {"p.zip": 5, "q": 5}, concept=29)
     platform.files["/api/records/30/files/p.zip/content"] = zipped.getvalue()
     platform.bodies["/api/records/30"]["files"][0] |= {"checksum": None, "size": None}
     one.ingest(page)
     assert got(f"{platform.url}/api/records/30/files/p.zip/content!/inner").stdout == "of the zip file"
+    assert got(f" {platform.url}/api/records/30/files/p.zip/content!/inner ").stdout == "of another name"
     assert got(f"{platform.url}/record/30!/q").stdout_bytes == bytes_of("q", 5)
     found = got(name + "@7!/data/P Q.csv")
     assert (found.exit_code, found.stderr.startswith(f"archec: data/P Q.csv in {name} noted ")) == (0, True)

@@ -151,6 +151,19 @@ def test_a_file_system_without_links_or_long_names_is_refused(
     assert create(tmp_path / "archive").runs.is_dir()
 
 
+def test_a_kill_while_the_file_system_is_tried_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(os, "symlink", lambda target, link: made.append(os.fspath(link)))
+    create(tmp_path / "archive")
+    monkeypatch.undo()
+    (link,) = made
+    assert len(os.fsencode(Path(link).name)) == 255
+    (root := tmp_path / "killed").mkdir()
+    (root / Path(link).name).symlink_to(NAMASTE)
+    create(root)
+    assert sorted(os.listdir(root)) == [NAMASTE, DESCRIPTOR, "runs"]
+
+
 def test_a_file_system_that_ignores_case_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def folding(path: Path) -> bool:
         return path.parent.is_dir() and path.name.lower() in map(str.lower, os.listdir(path.parent))
