@@ -25,7 +25,7 @@ from archec.config import Config, load, setting_names
 from archec.errors import ArchecError, ConfigError
 
 _log = logging.getLogger("archec.access.gate")
-_LOOK = 0.4
+_LOOK = 0.3
 """Seconds between two checks of the configuration and of running transfers."""
 _SERVED = ("name", "object_store", "database", "fetch.", "server.", "oai.", "access.", "collections")
 _RELOADED = ("access.rules", "access.open")

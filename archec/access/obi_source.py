@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from operator import ge
-from time import monotonic
 from typing import IO
 
 from anyio import to_thread
@@ -37,7 +36,6 @@ from archec.warc.cdxj import timestamp
 
 TYPE = "archec"
 _MAX_WORKS = 100
-_WHOLE_FOR = 0.2
 
 
 class OwnSource(LocalSource):
@@ -153,14 +151,7 @@ class Wholeness:
 def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Callable[[Row], Subject]:
     """Returns a function that completes the subject of a row from the catalogues: when the obi was first noted, and the
     works that refer to a file. Rows of other sources are looked up by URL. Results are cached, so make one per
-    request. Whether the catalogues are whole is known for ``_WHOLE_FOR`` seconds."""
-    is_still, until = False, 0.0
-
-    def is_still_whole() -> bool:
-        nonlocal is_still, until
-        if not is_still or monotonic() >= until:
-            is_still, until = is_whole(), monotonic() + _WHOLE_FOR
-        return is_still
+    request."""
 
     @lru_cache(maxsize=1000)
     def found(name: str, is_own: bool) -> Subject:
@@ -174,7 +165,8 @@ def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Cal
                     subject = subject._replace(noted=min(subject.noted, first))
                 if is_url(one) and (one in works or first is not None):
                     subject = _with_works(subject, works.get(one, ()))
-        return subject if is_still_whole() else subject._replace(has_more=True)
+        # Asked after each lookup: a rebuild may have begun meanwhile, and a closing rule must not be missed.
+        return subject if is_whole() else subject._replace(has_more=True)
 
     def look_up(row: Row) -> Subject:
         subject = subject_of(row)
