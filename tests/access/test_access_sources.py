@@ -25,7 +25,7 @@ from access_support import client, configured, give_tokens, line, rows, serving,
 from click.testing import CliRunner
 from warc_files import Crawl
 
-from archec.access import index_files, obi_source, wacz
+from archec.access import index_files, wacz
 from archec.access.index_files import SortedFile
 from archec.access.obi_source import Wholeness, looking_up, subjects_of
 from archec.access.rows import RowOrigin, any_row
@@ -551,19 +551,6 @@ def test_commits_during_concurrent_requests_are_no_rebuild(demo: Config, monkeyp
 
         monkeypatch.setattr(archive.catalogue, "position", position)
         assert is_whole()
-
-
-def test_the_catalogue_s_position_is_not_asked_for_with_each_row(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, asked = [0.0], []
-    monkeypatch.setattr(obi_source, "monotonic", lambda: now[0])
-    with opened(demo) as archive:
-        look_up = looking_up([archive], lambda: not asked.append(now[0]))
-        for number in range(100):
-            now[0] = number / 100
-            row = any_row(line(f"http://x.org/{number}", S), RowOrigin("v", "v", "file"))
-            assert row is not None
-            look_up(row)
-    assert 2 < len(asked) < 10
 
 
 def test_an_archive_whose_catalogue_is_being_rebuilt_says_so(demo: Config, tmp_path: Path) -> None:
