@@ -97,7 +97,7 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
 
 def _check_file_system(root: Path) -> None:
     """Raises :class:`ConfigError` if an archive's names would not be possible here, or not distinct."""
-    lacks = "tells no upper from lower case in names" if (root / RUNS.upper()).exists() else ""
+    lacks = "does not distinguish upper and lower case in names" if (root / RUNS.upper()).exists() else ""
     link = root / f".+{'0-0':0>{MAX_NAME - 7}}.part"  # a temporary name, because a kill may leave it
     try:
         with suppress(FileExistsError):
@@ -108,7 +108,7 @@ def _check_file_system(root: Path) -> None:
             raise
         lacks = f"has no symbolic links with names of {MAX_NAME} bytes"
     if lacks:
-        raise ConfigError(f"{root}: its file system {lacks}", hint="use one such as ext4, xfs or btrfs")
+        raise ConfigError(f"{root}: its file system {lacks}", hint="use another one, such as ext4, xfs or btrfs")
 
 
 def descriptor_of(fanout: int) -> bytes:

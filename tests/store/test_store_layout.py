@@ -169,5 +169,5 @@ def test_a_file_system_that_ignores_case_is_refused(tmp_path: Path, monkeypatch:
         return path.parent.is_dir() and path.name.lower() in map(str.lower, os.listdir(path.parent))
 
     monkeypatch.setattr(layouts.Path, "exists", folding)
-    with pytest.raises(ConfigError, match="tells no upper from lower case"):
+    with pytest.raises(ConfigError, match="does not distinguish upper and lower case"):
         create(tmp_path / "archive")
