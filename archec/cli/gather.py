@@ -249,7 +249,7 @@ def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -
     sizes = [_size(one) for one, _ in to_read]
     overall = OverallMeter(meter, sizes)
     whole = [one for one in chosen if one not in (unread for unread, _ in to_read)]
-    codes, left = {Exit.DONE}, deque(to_read)
+    codes, left, why = {Exit.DONE}, deque(to_read), ""
     while left:
         one, resume = left.popleft()
         overall.next()
@@ -270,6 +270,8 @@ def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -
             sizes.append(_size(left[0][0]))
         if left:
             run.line.write(int(code), message)
+        why = message or why
+    run.line.message = why
     return gravest_of_items(codes)  # usage: a retracted one
 
 

@@ -140,7 +140,8 @@ def _problems(problems: ProblemFigures, message: str) -> list[str]:
 
 @dataclass(slots=True)
 class RunLine:
-    """The command line's view of a run; ``report`` is filled in as the run proceeds.
+    """The command line's view of a run; ``report`` is filled in as the run proceeds. ``message`` is for the line if
+    nothing else says why the command fails.
 
     A command stores it in its context's ``meta`` under :data:`RUN_LINE`.
     """
@@ -148,6 +149,7 @@ class RunLine:
     began: float = field(default_factory=time.monotonic)
     report: Report | None = None
     over: bool = False
+    message: str = ""
 
     def take(self, report: Report) -> None:
         """Called when the run has begun."""
@@ -170,7 +172,7 @@ class RunLine:
         object for the next run."""
         if not sys.stderr.isatty():
             click.echo(_line(self, code, message), err=True)
-        self.began, self.report, self.over = time.monotonic(), None, False
+        self.began, self.report, self.over, self.message = time.monotonic(), None, False, ""
 
 
 def _line(known: RunLine, code: int, message: str) -> str:
@@ -182,7 +184,7 @@ def _line(known: RunLine, code: int, message: str) -> str:
     if known.report is not None:
         value |= _figures(known.report)
         message = message or known.report.message
-    value["message"] = message[:_MAX_MESSAGE]
+    value["message"] = (message or known.message)[:_MAX_MESSAGE]
     return f"{WORD} {json.dumps(value)}"
 
 

@@ -30,7 +30,7 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
     """
     path = Path(file or environ.get(_FILE_VARIABLE) or DEFAULT_FILE)
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: no such configuration file", hint="create one with 'archec init', or pass one with --config"
@@ -39,9 +39,13 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
         raise ConfigError(
             f"{path}: is a directory, not a configuration file", hint=f"is it {path / DEFAULT_FILE}?"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise unreadable(path, error) from error
-    config = parse(text, path)
+    try:
+        config = parse(data.decode(), path)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: is not UTF-8", hint="save it in this encoding") from error
     database = environ.get(_DATABASE_VARIABLE)
     if not database:
         return config
@@ -100,7 +104,9 @@ def _check_keys(node: Any, path: Path) -> None:
 
 
 def _settings(cls: type[Any], data: Any, path: Path, prefix: str) -> dict[str, Any]:
-    """The arguments for a dataclass of settings; ``prefix`` is the name of its group followed by a dot."""
+    """The arguments for a dataclass of settings; ``prefix`` is the name of its group followed by a dot.
+
+    One :class:`ConfigError` names everything that is wrong."""
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -109,14 +115,22 @@ def _settings(cls: type[Any], data: Any, path: Path, prefix: str) -> dict[str, A
     known = {f.name: f for f in dataclasses.fields(cls) if f.metadata}
     types = get_type_hints(cls, include_extras=True)
     values: dict[str, Any] = {}
+    wrong: list[ConfigError] = []
     for key, value in data.items():
-        if key not in known:
-            raise ConfigError(f"{path}: unknown setting {prefix}{key}", hint=_nearest(str(key), prefix))
-        group = known[key].metadata.get("group")
-        if group is not None:
-            values[key] = group(**_settings(group, value, path, f"{key}."))
-        else:
-            values[key] = _checked(value, types[key], f"{path}: {prefix}{key}")
+        try:
+            if key not in known:
+                raise ConfigError(f"{path}: unknown setting {prefix}{key}", hint=_nearest(str(key), prefix))
+            group = known[key].metadata.get("group")
+            if group is not None:
+                values[key] = group(**_settings(group, value, path, f"{key}."))
+            else:
+                values[key] = _checked(value, types[key], f"{path}: {prefix}{key}")
+        except ConfigError as error:
+            wrong.append(error)
+    if len(wrong) > 1:
+        raise ConfigError(f"{path}: " + "; ".join(str(error).removeprefix(f"{path}: ") for error in wrong))
+    if wrong:
+        raise wrong[0]
     return values
 
 

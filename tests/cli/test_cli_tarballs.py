@@ -123,8 +123,12 @@ def test_one_that_was_retracted_does_not_stop_the_others(config: Config, days: l
     assert [(line["state"], line["exit"], line["run"] is None) for line in said] == [
         ("usage", 2, True), ("done", 0, False), ("done", 2, False),
     ]  # fmt: skip
+    assert "was retracted: not RePEc" in said[-1]["message"]
     days[1].write_text("<html>503</html>")
-    assert archec_inline(config, "gather", *days, "--no-fetch").code == 1
+    days[2].write_text("<html>503</html>")
+    done = archec_inline(config, "gather", *days, "--no-fetch")
+    last = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
+    assert (done.code, last["exit"], f"{days[2]} cannot be read as a tarball" in last["message"]) == (1, 1, True)
 
 
 def test_what_was_read_is_known_by_its_bytes(config: Config, days: list[Path]) -> None:

@@ -13,6 +13,10 @@ WRONG = {
     "unknown key in a group": ("fetch:\n  dealy: 3\n", "unknown setting fetch.dealy (did you mean fetch.delay?)"),
     "unknown key that speaks": ('"a\\e[31m": 1\n', "unknown setting a\\x1b[31m"),
     "key that is no text": ("3: x\n", "unknown setting 3"),
+    "several": (
+        "nam: x\nworkers: -1\nfetch: {dealy: 3}\n",
+        "unknown setting nam (did you mean name?); workers: -1: must be a whole number, 0 or more; unknown setting fetch.d",
+    ),
     "wrong type": ("workers: many\n", "workers: 'many'"),
     "number for text": ("name: 3\n", "name: 3: must be text"),
     "text for a list": ("fetch:\n  allow_networks: 10.0.0.0/8\n", "fetch.allow_networks"),
@@ -74,6 +78,13 @@ def test_bytes_that_are_no_text(folder: Path) -> None:
         done = archec_inline(config, "gather")
         assert done.code == 1, (data, done)
         assert_clean(done)
+
+
+def test_the_line_that_is_not_utf_8_is_named(folder: Path) -> None:
+    config = make(folder / "archive")
+    (config.base / "config.yaml").write_bytes(b"workers: 1\nname: Biblioth\xe8que\n")
+    done = archec_inline(config, "status")
+    assert (done.code, "config.yaml:2: is not UTF-8 (save it in this encoding)" in done.err) == (1, True), done
 
 
 def test_a_store_that_cannot_be_written(folder: Path) -> None:
