@@ -50,6 +50,7 @@ class Database(Closing):
 
     def __init__(self, path: Path, role: Role, *, create: bool = True, read_only: bool = False) -> None:
         self.path, self.role, self.read_only = path, role, read_only
+        self.excludes_others = read_only and _lacks_index(path)
         self.lock = RLock()
         if os.path.exists(path) and not os.path.isfile(path):  # SQLite would wait for a named pipe
             raise role.error(f"{path}: is not a file", hint=role.damaged)
@@ -61,7 +62,7 @@ class Database(Closing):
             try:
                 if read_only:
                     self.connection.execute("PRAGMA query_only = ON")
-                    if _lacks_index(path):  # who excludes others needs none
+                    if self.excludes_others:  # then it needs no index
                         self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             except sqlite3.Error:
                 self.connection.close()
@@ -145,10 +146,10 @@ class Database(Closing):
         if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError, OverflowError, UnicodeEncodeError)):
             return (self.role.refusal or kind)(f"{path}: a value cannot be stored in {name}: {error}")
         if "locked" in text or "busy" in text:
-            return kind(
-                f"{path}: another process has kept {name} locked for {_BUSY:.0f} s",
-                hint="check whether another archec or an SQLite shell has an open transaction",
-            )
+            hint = "check whether another archec or an SQLite shell has an open transaction"
+            if is_full(path):
+                hint = "the disk is full, so only one process at a time can read it: free some space"
+            return kind(f"{path}: another process has kept {name} locked for {_BUSY:.0f} s", hint=hint)
         if "readonly" in text:
             return kind(f"{path}: {name} cannot be written to", hint=unwritable(path) or _PERMISSIONS)
         if "not a database" in text:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -360,15 +361,16 @@ class Seen(NamedTuple):
     keys: bytes
 
 
-def inspectors(tools: Tools, inspector: Inspector, workers: int) -> Pool[Chunk, Seen]:
-    """A pool that processes chunks and returns results in order; ``inspector`` processes a few small ones here."""
+def inspectors(tools: Tools, inspector: Inspector, workers: int, *, alone: bool) -> Pool[Chunk, Seen]:
+    """A pool that processes chunks and returns results in order; ``inspector`` processes a few small ones here, or all
+    if it is ``alone``."""
     return Pool(
         "archec.audit.fixity:inspecting",
         [tools],
         Seen,
         workers=workers,
         here=lambda chunk: inspect(chunk, inspector, tools),
-        inline=_INLINE,
+        inline=sys.maxsize if alone else _INLINE,
         ordered=True,
     )
 

@@ -173,7 +173,8 @@ class _Verification:
         parts = parts_of(files, self.memory.checked(), self.now)
         chunks = (chunk for part in parts for chunk in chunks_of(part, archive, self.reader, self.memory))
         named = 0
-        with inspectors(tools, self.inspector, count) as workers, closing(chunks):
+        alone = archive.catalogue is not None and archive.catalogue.excludes_others
+        with inspectors(tools, self.inspector, count, alone=alone) as workers, closing(chunks):
             for chunk in chunks:
                 if most is not None:
                     chunk = chunk.cut(most - named)

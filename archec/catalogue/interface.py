@@ -82,6 +82,8 @@ class Catalogue(Closing):
     (:func:`redact`)."""
 
     url: str
+    excludes_others = False
+    """Whether no other process can read it, because the disk is full."""
 
     @property
     def is_replaced(self) -> bool:

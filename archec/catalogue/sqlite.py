@@ -388,7 +388,7 @@ class SQLiteCatalogue(Database, Catalogue):
 
     def split(self, parts: int, least: int) -> list[str]:
         ((count,),) = self.fetch("SELECT count(*) FROM mi")
-        parts = min(parts, count // least)
+        parts = min(parts, count // least) if not self.excludes_others else 1
         sql = "SELECT id FROM mi ORDER BY id LIMIT 1 OFFSET ?"
         return sorted({self.fetch(sql, (count * i // parts,))[0][0] for i in range(1, parts)})
 

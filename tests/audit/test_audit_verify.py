@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, tree, verified
 from gather_site import Site, pdf
 from gather_support import Member, archec_inline, killing, make, run, start_cli, tarball, template, until
+from small_disk import small_disk
 
 from archec.archive.budget import Budget
 from archec.archive.opening import opened
@@ -26,6 +28,7 @@ from archec.audit.journals import size_of
 from archec.audit.last_checked import Checked, Memory, fixity, memory_path
 from archec.audit.opening import opened_for_audit
 from archec.audit.verify import Scope, VerifySummary, verify
+from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli
 from archec.config import Config
 from archec.errors import ArchecError, LockHeld, StorageFailed, UsageError
@@ -482,6 +485,25 @@ def test_with_mongodb(mongodb_url: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert checked(world)[1] == []
     flip(config.store_path / world.layout.path(978307200, "RePEc:aaa:sss:7"))
     assert codes(verified(world)[1]) == ["corrupt"]
+
+
+def test_a_catalogue_on_a_full_disk_is_read_by_one_process(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fixity_module, "_INLINE", 0)
+    monkeypatch.setattr("archec.sqlite._BUSY", 0.1)
+    with small_disk(tmp_path / "small", "size=20m") as place:
+        full = clone(world, place / "world")
+        with suppress(OSError), (place / "other").open("wb", buffering=0) as other:
+            while True:
+                other.write(bytes(4096))
+        summary, findings = verified(full)
+        assert (summary.clean, summary.whole, codes(findings)) == (True, True, ["memory-damaged"])
+        with open_catalogue(full.config.database, base=full.config.base, read_only=True) as catalogue:
+            assert catalogue.counts().tobis_held > 1
+            assert catalogue.split(2, 1) == []
+            done = archec_inline(full.config, "history", "RePEc:zzz:sss:1")
+        assert (done.code, "the disk is full, so only one process" in done.err) == (1, True), done
 
 
 def test_only_the_collections_of_the_ids_are_asked(mongodb_url: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ WRONG = {
     "key that is no text": ("3: x\n", "unknown setting 3"),
     "several": (
         "nam: x\nworkers: -1\nfetch: {dealy: 3}\n",
-        "unknown setting nam (did you mean name?); workers: -1: must be a whole number, 0 or more; unknown setting fetch.d",
+        "unknown setting nam (did you mean name?); workers: -1: must be a whole number, 0 or more; unknown setting",
     ),
     "wrong type": ("workers: many\n", "workers: 'many'"),
     "number for text": ("name: 3\n", "name: 3: must be text"),
