@@ -124,6 +124,7 @@ class Observed:
             if not sent.status:
                 await _refusal(error)(scope, receive, sent.send)
         finally:
+            del scope[SENT]  # a reference cycle, which would keep head and body of the request
             seconds = time.monotonic() - begun
             first = scope["path"][1:].partition("/")[0]
             part = first if first in self._parts else "other"

@@ -90,6 +90,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._http.connection_lost(exc)
+        del self._http, self._parser  # breaks reference cycles, which would keep heads and bodies of requests
 
     def _is_gone(self) -> bool:
         return self._transport.is_closing()
