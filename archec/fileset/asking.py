@@ -28,6 +28,8 @@ _MOST_OF_PAGE = 20_000_000
 PAGE_TYPES = ("text/html", "application/xhtml+xml")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_HOPS = 10
+_MOST_REFUSALS = 10
+"""After so many answers of too many requests, a request fails: the host may refuse nothing but this one."""
 _PENALTY = Tuning().penalty
 _BUSY = frozenset({202, 429, 500, 502, 503, 504})
 _STATUS = {
@@ -176,12 +178,16 @@ class Asker:
 
         Raises PlatformHttpError if the request fails, and for errors while the block reads the body.
         """
-        attempts, hops = 0, [url]
+        attempts = refusals = origins = 0
+        hops = [url]
         while True:
             last, response = attempts == self._config.retries, None
             try:
                 await self._rested(hops[-1])  # without a place at the first host
                 if page:
+                    origins += _origin(hops[-1]) not in self._rules
+                    if origins > _MOST_HOPS:  # each request may be redirected to another host
+                        raise _too_many_redirects(url)
                     await self._rules_of(hops[-1])
                     await self._permit(url)
                 pace, hops = self._pace(url, api=api), [url]  # the target of a redirect may have expired
@@ -195,7 +201,9 @@ class Asker:
                         host.rest(rest)
                         if response.status_code == 429 and not rest:
                             host.slow_down()
-                            continue
+                            refusals += 1
+                            if refusals < _MOST_REFUSALS:
+                                continue
                         if has_failed := is_fault(response.status_code):
                             host.failed(f"HTTP {response.status_code}")
                         if response.status_code not in _BUSY or last:
@@ -244,8 +252,7 @@ class Asker:
             if here in hops:
                 raise PlatformHttpError(f"{here}: redirects form a loop", status=Status.REDIRECT_LOOP)
             if len(hops) > _MOST_HOPS:
-                message = f"{hops[0][:300]}: more than {_MOST_HOPS} redirects"
-                raise PlatformHttpError(message, status=Status.REDIRECTS_EXCEEDED)
+                raise _too_many_redirects(hops[0])
             hops.append(here)
 
     async def _rested(self, url: str) -> None:
@@ -344,6 +351,10 @@ def _rest_asked(status: int, fields: Mapping[str, str], most: float) -> float:
     if reset is not None and reset < 1e11 and fields.get("x-ratelimit-remaining", "") == "0":
         wait = max(wait, min(reset - time.time() if reset > 1e9 else reset, most))
     return wait
+
+
+def _too_many_redirects(url: str) -> PlatformHttpError:
+    return PlatformHttpError(f"{url[:300]}: more than {_MOST_HOPS} redirects", status=Status.REDIRECTS_EXCEEDED)
 
 
 def _http_error(url: str, error: WebError) -> PlatformHttpError:

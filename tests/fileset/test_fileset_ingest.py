@@ -17,6 +17,7 @@ import threading
 import time
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -1066,6 +1067,45 @@ def test_a_server_that_refuses_ranges_sends_it_whole(filesets: Filesets, platfor
 
     platform.behaviours[path] = ranges_refused
     assert filesets.ingest(url)[0].status == "success-file"
+
+
+def test_a_file_that_alone_is_refused_as_too_many_requests_ends(
+    folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others succeed between its refusals, so that the rests of the host never become long."""
+    monkeypatch.setattr(asking, "_PENALTY", 0.01)
+    filesets = make_archive(folder, platform, fetch={"per_host": 2, "max_delay": "1s", "retries": 0})
+    url = zenodo(platform, 7, {f"p{n}": 10 for n in range(90)})
+    bad = next(iter(platform.files))
+    platform.behaviours[bad] = lambda handler, data: handler.answer(429, b"")
+    assert filesets.ingest(url)[0].status == "success-partial"
+    assert platform.requests.count(bad) == 10
+    assert all(platform.requests.count(path) == 1 for path in platform.files if path != bad)
+
+
+def test_redirects_to_ever_new_hosts_end(filesets: Filesets) -> None:
+    """The robots.txt of each is requested first, and the page redirects to another one next time."""
+
+    class Endless(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Nothing is logged."""
+
+        def do_GET(self) -> None:
+            if self.path == "/robots.txt":
+                self.send_error(404)
+                return
+            count = next(counter)
+            assert count < 100
+            self.send_response(302)
+            self.send_header("location", f"http://127.0.1.{count}:{self.server.server_port}/data/1")  # type: ignore[attr-defined]
+            self.end_headers()
+
+    counter = itertools.count(1)
+    with ThreadingHTTPServer(("0.0.0.0", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        (result,) = filesets.ingest(f"http://127.0.0.1:{server.server_port}/data/1")
+        server.shutdown()
+    assert result.status == "redirects-exceeded"
 
 
 def test_a_temporary_error_of_the_platform_is_no_state(filesets: Filesets, platform: Platform) -> None:
