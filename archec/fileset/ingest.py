@@ -140,7 +140,7 @@ def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item
     taken: set[int] = set()
     while not taken or (known.id, found.state) in work.refused:
         when = tist_for(known.history, work.run, newer, item.published, taken)
-        items, found.state = state_items(known, manifest, when, work.run, downloader.writer)
+        items, found.state = state_items(known, manifest, when, work.run, downloader.writer, newer)
         work.refused.discard((known.id, found.state))
         taken.add(when)  # bytes of a former state may be held there
         for one in items:

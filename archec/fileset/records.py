@@ -77,8 +77,8 @@ def restored_item(
     known: Obi, manifest: Manifest, damaged: Sequence[int], run: int, writer: Writer
 ) -> CommitItem | None:
     """Returns the record for a manifest that is a state of its fileset already, and held with damaged bytes at one of
-    the tists ``damaged``: its bytes are stored again, under the tist of the run, or the next that is free. None if it
-    is none of them."""
+    the tists ``damaged``: its bytes are stored again, under the tist of the run, or the next that is free, for all of
+    these tists. None if it is none of them."""
     used = {*known.history.tists, *(note.at for note in known.notes.values())}
     at = next(tist for tist in count(run) if tist not in used)
     with writer.temp(at, manifest.fileset) as temp:
@@ -86,12 +86,12 @@ def restored_item(
             temp.write(piece)
         stored = temp.close()
     states = known.history.as_dict()
-    tist = next((tist for tist in damaged if states[tist] == stored.sha256), None)
-    if tist is None:
+    put = {tist: stored.sha256 for tist in damaged if states[tist] == stored.sha256}
+    if not put:
         writer.discard(stored.temp)
         return None
-    notes = {tist: replace(known.notes[tist], at=at)}
-    record = ObiChange("fileset", known.id, put={tist: stored.sha256}, notes=notes, kept={at: stored.sha256})
+    notes = {tist: replace(known.notes[tist], at=at) for tist in put}
+    record = ObiChange("fileset", known.id, put=put, notes=notes, kept={at: stored.sha256})
     return CommitItem(record, Placement(stored.temp, at, known.id, stored.sha256))
 
 
@@ -116,15 +116,16 @@ def manifest_of(
 
 
 def state_items(
-    known: Obi, manifest: Manifest, when: int, run: int, writer: Writer
+    known: Obi, manifest: Manifest, when: int, run: int, writer: Writer, newer: Sequence[int] = ()
 ) -> tuple[list[CommitItem], str]:
     """Returns the records that make a manifest the state of its fileset at ``when``, and its sha256. The list is empty
-    if it is the state already, or that of the next entry."""
+    if it is the state already, or that of the next entry, or any before those of newer versions at ``newer``."""
     with writer.temp(when, manifest.fileset) as temp:
         for piece in encode(manifest):
             temp.write(piece)
         stored = temp.close()
-    if known.history.noting(when, stored.sha256) != ():
+    is_noted = newer and any(state == stored.sha256 for tist, state in known.history if tist < min(newer))
+    if is_noted or known.history.noting(when, stored.sha256) != ():
         writer.discard(stored.temp)
         return [], stored.sha256
     is_first = not len(known.history) or when < known.history.tists[0]

@@ -253,8 +253,8 @@ def test_blanks_around_an_id_with_a_version(filesets: Filesets, platform: Platfo
 
 
 def test_force_moves_no_older_version(filesets: Filesets, platform: Platform) -> None:
-    urls = zenodo(platform, 7, {"p": 10}), zenodo(platform, 8, {"p": 11})
-    filesets.ingest(*urls)
+    urls = [zenodo(platform, number, {"p": number}) for number in (7, 8, 9)]
+    filesets.ingest(*urls)  # at three tists without a free one between them
     with filesets.archive() as archive:
         before = find_fileset(archive, urls[0]).obi
     for url in urls:
