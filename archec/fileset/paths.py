@@ -8,6 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.I)
+_MEANT = re.compile(r"-$|[~$]|%.+%")
+"""What a path must not begin with: ``md5sum -c`` takes it for stdin, readers of data packages for a home or a
+variable."""
+_END = (
+    ". \t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""What a name must not end with. Validators of bags remove all kinds of blanks, file systems dots and spaces."""
 _DRIVE = re.compile("[A-Za-z]:")
 _ESCAPED = re.compile(r"\\ud[89a-f][0-9a-f]{2}")
 """A lone surrogate, as ``fields.clean`` escapes it."""
@@ -49,7 +57,7 @@ def safe_paths(paths: Iterable[str]) -> Iterator[SafePath]:
     names = _Names()
     for path in paths:
         plain = _plain(path)
-        problem = "" if plain == path else "has a name that some file systems do not support"
+        problem = "" if plain == path else "has a name that some file systems or programs do not support"
         other, clash = names.take(plain)
         yield SafePath(path if other == path else other, clash or problem)
 
@@ -94,14 +102,17 @@ class _Names:
 
 def _plain(path: str) -> str:
     parts = [part for part in unicodedata.normalize("NFC", path).split("/") if part not in ("", ".")]
-    plain = "/".join(_name(part) for part in parts) or "_"
+    names = [_name(part) for part in parts] or ["_"]
+    if _MEANT.match("/".join(names)):
+        names[0] = _cut(f"_{names[0]}", _LONGEST)
+    plain = "/".join(names)
     if len(plain.encode("utf-8", "replace")) <= _LONGEST_PATH:
         return plain
     return _cut(plain.rpartition("/")[2], _LONGEST)
 
 
 def _name(part: str) -> str:
-    name = _BAD.sub("_", part).rstrip(". ") or "_"
+    name = _BAD.sub("_", part).rstrip(_END) or "_"
     if _RESERVED.fullmatch(name):
         name = f"_{name}"
     return _cut(name, _LONGEST)
@@ -114,7 +125,7 @@ def _cut(name: str, most: int) -> str:
     stem, dot, suffix = name.rpartition(".")
     end = f"{dot}{suffix}" if stem and len(suffix.encode()) <= 20 else ""
     room = most - len(end.encode())
-    return name.encode()[:room].decode("utf-8", "ignore").rstrip(". ") + end
+    return name.encode()[:room].decode("utf-8", "ignore").rstrip(_END) + end
 
 
 def _folded(path: str) -> str:

@@ -96,7 +96,18 @@ def test_paths_that_clash_become_different_ones() -> None:
     assert found[-1].path == "_ud800x"
 
 
-@given(st.lists(st.text(st.sampled_from("aA/.é\u0301 :xX\u202e"), min_size=1, max_size=8), max_size=12))
+@pytest.mark.parametrize(("sent", "safe"), [
+    ("-", "_-"), ("~$data.xlsx", "_~$data.xlsx"), ("$HOME/x", "_$HOME/x"), ("%a%.csv", "_%a%.csv"),
+    ("nb\u00a0", "nb"), ("x\u3000/y", "x/y"), ("-\u3000", "_-"), ("~" * 255, "_" + "~" * 254),
+])  # fmt: skip
+def test_paths_that_validators_take_for_something_else_are_changed(sent: str, safe: str) -> None:
+    (found,) = safe_paths([sent])
+    assert found.path == safe
+    assert found.problem
+    assert list(safe_paths(["-rf", "a/~b", "100%.csv"])) == [("-rf", ""), ("a/~b", ""), ("100%.csv", "")]
+
+
+@given(st.lists(st.text(st.sampled_from("aA/.-~$%\u00a0é\u0301 :xX\u202e"), min_size=1, max_size=8), max_size=12))
 def test_safe_paths_are_unique_and_stay_inside(paths: list[str]) -> None:
     sent = [path for path in paths if not unsafe(path)]
     found = [one.path for one in safe_paths(sent)]
