@@ -25,6 +25,8 @@ _PIECE = 1 << 20
 _MOST_BYTES = 100_000_000
 """Size limit of a response in bytes; an item of 100,000 files has some 40 million."""
 _BUSY = frozenset({429, 500, 502, 503, 504})
+_SLOW_DOWN = frozenset({429, 503})
+"""What such services answer to too many requests: no failures."""
 _NAME = re.compile("[^a-z0-9-]+")
 _LONGEST = 1000
 _MOST_VALUES = 50
@@ -117,10 +119,10 @@ class Items:
             try:
                 pieces = _pieces(stream) if stream is not None else None
                 async with aclosing(await self._sender.send(method, url, headers, pieces, named=True)) as response:
-                    if response.status_code in _BUSY:
-                        host.failed(f"HTTP {response.status_code}")
-                    else:
+                    if response.status_code not in _BUSY:
                         host.answered()
+                    elif response.status_code not in _SLOW_DOWN:
+                        host.failed(f"HTTP {response.status_code}")
                     if response.status_code not in _BUSY or last:
                         return response.status_code, await content(response, _MOST_BYTES)
                     wait = wait_asked(raw_headers(response.raw), time.time())
