@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from archec import __version__
 from archec.server.observe import Observed
+from archec.server.requests import limited
 
 
 class Capability(Protocol):
@@ -73,7 +74,7 @@ def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
             yield
 
     app = Router(routes, redirect_slashes=False, lifespan=lifespan)
-    return Observed(app, registry, [*(one.name for one in capabilities), "healthz", "metrics"])
+    return Observed(limited(app), registry, [*(one.name for one in capabilities), "healthz", "metrics"])
 
 
 class _Collected(Collector):

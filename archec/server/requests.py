@@ -1,14 +1,17 @@
-"""The bodies of requests, with limits for their size and time."""
+"""Limits for the heads of requests, and for the size and time of their bodies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from anyio import CancelScope, current_time
-from starlette.types import Receive
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from archec.errors import ArchecError
 
+MAX_HEAD = 1 << 16
+"""Maximum size in bytes of request line and headers."""
 _RATE = 10_000
 """Bytes a second that a large body must have on average."""
 
@@ -41,3 +44,20 @@ async def read_body(receive: Receive, limit: int, timeout: float, write: Callabl
             raise BodyRefused(413, f"the body is larger than {limit} bytes")
         write(part)
         more = message.get("more_body", False)
+
+
+def limited(app: ASGIApp) -> ASGIApp:
+    """Returns ``app`` with a limit for heads that are complete when they are received, and with one Host in each (RFC
+    9112 section 3.2)."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            size = len(scope["raw_path"]) + len(scope["query_string"])
+            if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEAD:
+                return await Response(status_code=431, headers={"Connection": "close"})(scope, receive, send)
+            hosts = sum(name == b"host" for name, _ in scope["headers"])
+            if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
+                return await Response(status_code=400, headers={"Connection": "close"})(scope, receive, send)
+        return await app(scope, receive, send)
+
+    return answer

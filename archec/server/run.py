@@ -16,20 +16,18 @@ import struct
 import uvicorn
 import uvloop
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from archec.config import ServerConfig
 from archec.errors import ConfigError
 from archec.server.observe import ABORT, IS_GONE, Cut
+from archec.server.requests import MAX_HEAD
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 15
 """Seconds for which an idle connection waits for the next request."""
-_MAX_HEAD = 1 << 16
-"""Maximum size in bytes of request line and headers."""
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -59,12 +57,12 @@ class _Connection(asyncio.Protocol):
         self._http.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Passes it on, or closes the connection if a head is too large and still incomplete. :func:`_limited` refuses
+        """Passes it on, or closes the connection if a head is too large and still incomplete. :func:`limited` refuses
         complete ones."""
         self._head += len(data)
         with contextlib.suppress(HttpParserError, HttpParserUpgrade):  # uvicorn's parser finds them too
             self._parser.feed_data(data)
-        if self._head <= _MAX_HEAD:
+        if self._head <= MAX_HEAD:
             self._http.data_received(data)
         elif not self._transport.is_closing():
             self._transport.write(_TOO_LARGE)
@@ -102,23 +100,6 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
 
-def _limited(app: ASGIApp) -> ASGIApp:
-    """Returns ``app`` with the same limit for heads that are complete when they are received, and with one Host in
-    each (RFC 9112 section 3.2)."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            size = len(scope["raw_path"]) + len(scope["query_string"])
-            if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > _MAX_HEAD:
-                return await Response(status_code=431, headers={"Connection": "close"})(scope, receive, send)
-            hosts = sum(name == b"host" for name, _ in scope["headers"])
-            if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
-                return await Response(status_code=400, headers={"Connection": "close"})(scope, receive, send)
-        return await app(scope, receive, send)
-
-    return answer
-
-
 def listen(config: ServerConfig) -> socket.socket:
     """Returns a socket that listens on the configured host and port. Raises :class:`ConfigError`."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
@@ -143,7 +124,7 @@ def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
     logging.getLogger("uvicorn.error").addFilter(_is_new)
     return uvicorn.Server(
         uvicorn.Config(
-            _limited(app),
+            app,
             http=_Connection,
             ws="none",
             lifespan="on",
