@@ -65,7 +65,6 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
             signal.signal(signal.SIGHUP, running.handle_exit)
         gc.freeze()  # what is there by now stays: no collection need go through it
-        gc.set_threshold(20_000)  # requests leave few cycles; looking for them so often takes 3 % of the CPU
         # After a graceful stop uvicorn raises the caught signal again.
         with contextlib.suppress(KeyboardInterrupt):
             run(running, listener)
