@@ -86,7 +86,7 @@ def restored_item(
             temp.write(piece)
         stored = temp.close()
     states = known.history.as_dict()
-    put = {tist: stored.sha256 for tist in damaged if states[tist] == stored.sha256}
+    put: dict[int, str | None] = {tist: stored.sha256 for tist in damaged if states[tist] == stored.sha256}
     if not put:
         writer.discard(stored.temp)
         return None
