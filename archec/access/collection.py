@@ -23,8 +23,6 @@ from archec.access.sources import AskedSource, Errors, LocalSource, Source
 from archec.access.viewer import Viewer
 
 T = TypeVar("T")
-_UNKNOWN = "http://unknown.invalid/"
-"""A URL that no archive has: RFC 2606 section 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,9 @@ class Lookup:
         if self.viewer.may_see(query.range):
             return apply(self.viewer.visible(await step.rows(query, self.errors)), query)
         if not self.viewer.sees_nothing_by_default:
-            unknown = replace(query, url=_UNKNOWN, range=key_range(_UNKNOWN, query.match))
+            # A host that none can have (RFC 2606 section 2), and its own for each URL: caches must behave alike, too.
+            url = f"http://x{abs(hash(query.url)):x}.invalid/"
+            unknown = replace(query, url=url, range=key_range(url, query.match))
             return filter(None, map(_hidden, await step.rows(unknown, self.errors)))
         return iter(())
 

@@ -118,7 +118,8 @@ class Gate:
                     _log.warning("%s: restart the server to apply the changes of %s", self._config.file, changed)
             self._tokens.tokens()
             ended = [task for task, token in self._transfers.items() if not self._tokens.holds(token)]
-            self.fault = ""
+            if stamp == self._stamp:
+                self.fault = ""
         except ArchecError as error:
             if self.fault != error.message:
                 _log.error("%s", error)

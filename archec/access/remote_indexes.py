@@ -59,6 +59,9 @@ class RemoteSource(ServerSource, AskedSource):
         except SourceFailed as error:
             self.failed(error.message, errors)
             return ()
+        except UsageError as error:
+            errors[self.name] = error.message
+            return ()
         self.health.answered()
         return (rows,)
 
