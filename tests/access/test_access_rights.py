@@ -28,7 +28,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from remote_archives import archives
+from servers import running
 from small_disk import small_disk
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from archec.access.audit_log import AuditLog
 from archec.access.errors import Refused
@@ -310,6 +315,25 @@ def test_what_is_closed_is_answered_like_what_is_unknown(tmp_path: Path, form: s
             told.append((answer.status_code, answer.text.replace(host, ""), headers))
     assert told[0] == told[1]
     assert "g: cannot be read" in told[0][2]["reserrors"]
+
+
+def test_a_cache_does_not_tell_what_is_closed_from_what_is_unknown(tmp_path: Path) -> None:
+    asked = []
+
+    async def behind(request: Request) -> Response:
+        asked.append(request.query_params["url"])
+        return Response()
+
+    with running(Starlette(routes=[Route("/index", behind)])) as port:
+        rules = "access: {open: content, cache: 5m, rules: [{host: x.org, rights: closed}]}"
+        config = configured(tmp_path, f"collections: {{a: 'cdx+http://127.0.0.1:{port}/index'}}\n{rules}")
+        with serving(config) as url, client(url, "") as get:
+            for host in ("x.org", "u.org"):
+                for path in ("1", "2", "2"):
+                    assert get.get(f"/a/index?url={host}/{path}").status_code == 200
+    closed, unknown = asked[:2], asked[2:]
+    assert len(set(closed)) == len(unknown) == 2
+    assert "x.org" not in "".join(closed)
 
 
 def test_nobody_without_content_causes_every_row_to_be_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
