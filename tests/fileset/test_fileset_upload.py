@@ -142,6 +142,10 @@ def test_a_service_that_fails_again_and_again_is_asked_no_more(
         node.puts.clear()
         filesets.ingest(urls[0])
         assert len(node.puts) == 2, "another run asks again"
+        node.refusals = [503] * 6
+        node.puts.clear()
+        slowed = filesets.ingest(*urls[1:5])
+        assert not any("given up" in (result.message or "") for result in slowed), "it has asked to slow down only"
 
 
 def test_what_is_there_is_not_overwritten_and_what_does_not_come_is_told(
