@@ -33,7 +33,7 @@ _MAX_REPLIES = 256_000
 """Maximum size in bytes of all replies of a session."""
 _MAX_REASON = 300
 _PIECE = 1 << 18
-_DENIED = re.compile(r"permis|denied|not allowed|acc[e\xe8]s|verweigert|refus|denegad|negad|negato", re.I)
+_DENIED = re.compile(r"permis|denied|not allowed|acc[e\xe8]s|verweigert|refus|negad|negato", re.I)
 """Also in the words of servers that speak German, French, Spanish, Portuguese or Italian."""
 
 

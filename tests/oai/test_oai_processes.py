@@ -153,6 +153,17 @@ def test_two_processes_see_a_run_alike(config: Config) -> None:
         assert all(int(name.rpartition(":")[2]) < 30 for name in rest)
 
 
+def refused(config: Config, why: str) -> None:
+    """Checks that a server does not start, and says why."""
+    done = subprocess.run(
+        [sys.executable, "-m", "archec", "serve", "--port", "0"],
+        cwd=config.base, env=environment(), capture_output=True, text=True, check=False, timeout=WAIT,
+    )  # fmt: skip
+    assert done.returncode not in (0, -signal.SIGTERM)
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_index_of_another_archive_is_refused(config: Config, memory_path: Path) -> None:
     with process(config):
         pass
@@ -160,26 +171,14 @@ def test_the_index_of_another_archive_is_refused(config: Config, memory_path: Pa
     publish(other, 1, 2, 3, series="zzz:wpaper")
     for name in ("oai.sqlite", "oai.secret"):
         shutil.copy(config.base / "data" / name, other.base / "data" / name)
-    done = subprocess.run(
-        [sys.executable, "-m", "archec", "serve", "--port", "0"],
-        cwd=other.base, env=environment(), capture_output=True, text=True, check=False, timeout=WAIT,
-    )  # fmt: skip
-    assert done.returncode not in (0, -signal.SIGTERM)
-    assert "the OAI index belongs to another archive" in done.stderr
-    assert "Traceback" not in done.stderr
+    refused(other, "the OAI index belongs to another archive")
 
 
 def test_the_catalogue_of_another_archive_is_refused(config: Config, memory_path: Path) -> None:
     other = make_archive(memory_path / "other")
     for name in config.base.joinpath("data").glob("catalogue.sqlite*"):
         shutil.copy(name, other.base / "data" / name.name)
-    done = subprocess.run(
-        [sys.executable, "-m", "archec", "serve", "--port", "0"],
-        cwd=other.base, env=environment(), capture_output=True, text=True, check=False, timeout=WAIT,
-    )  # fmt: skip
-    assert done.returncode not in (0, -signal.SIGTERM)
-    assert "belongs to another archive: its runs have no journals here" in done.stderr
-    assert "Traceback" not in done.stderr
+    refused(other, "belongs to another archive: its runs have no journals here")
 
 
 def test_a_catalogue_file_that_is_replaced_while_it_is_served(config: Config) -> None:
