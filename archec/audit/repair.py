@@ -218,6 +218,9 @@ class Repair:
 
     def _placed(self, candidate: Path, ours: Path | None, why: Finding) -> str:
         runs, disk = self._layout.runs, Disk()
+        with open_directory(self._layout.root) as root_fd:
+            disk.mkdir(RUNS, root_fd, str(runs))
+            disk.fsync_dir(root_fd, str(self._layout.root))
         with open_directory(runs) as dir_fd:
             with temporary_file(disk, dir_fd, str(runs)) as (fd, temp):
                 with candidate.open("rb") as file:

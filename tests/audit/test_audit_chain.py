@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,6 +183,15 @@ def test_a_journal_that_comes_back_closes_the_chain(world: World, tmp_path: Path
     world.path("journal").unlink()
     summary, findings = verified(world, copy=copy.config.store_path)
     assert (summary.clean, codes(findings)) == (True, ["journal-missing"])
+    assert checked(world)[1] == []
+
+
+def test_all_journals_come_back_with_their_directory(world: World, pristine: World) -> None:
+    good = tree(world.config.store_path)
+    shutil.rmtree(world.layout.runs)
+    summary, findings = verified(world, copy=pristine.config.store_path)
+    assert (summary.clean, codes(findings)) == (True, ["journal-missing"] * len(runs_of(pristine)))
+    assert tree(world.config.store_path) == good
     assert checked(world)[1] == []
 
 
