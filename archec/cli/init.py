@@ -10,7 +10,7 @@ import click
 from archec.catalogue.interface import redact
 from archec.catalogue.open import open_catalogue
 from archec.cli.common import DIRECTORY, FILE
-from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse, plain_path
+from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse, plain_path, with_environment
 from archec.errors import CatalogueError, ConfigError, UsageError
 from archec.store.durable import failure
 from archec.store.layout import create
@@ -45,7 +45,7 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
         if database and redact(database) != database:
             hint = "leave --database out, and set the environment variable ARCHEC_DATABASE for all commands"
             raise UsageError(f"--database: {redact(database)} has a password, which {path} would keep", hint=hint)
-        config = _checked(text, path) if text else load(path, environ={})
+        config = with_environment(_checked(text, path)) if text else load(path)
         if (config.store_path / "layout.json").exists():
             hint = f"use it with --config {quote(str(path))}, or give another directory"
             raise UsageError(f"{config.store_path} is already an archive", hint=hint)

@@ -11,6 +11,7 @@ from archec.config.collections import StepConfig as StepConfig
 from archec.config.file import as_yaml as as_yaml
 from archec.config.file import load as load
 from archec.config.file import parse as parse
+from archec.config.file import with_environment as with_environment
 from archec.config.model import DEFAULT_FILE as DEFAULT_FILE
 from archec.config.model import AccessConfig as AccessConfig
 from archec.config.model import Config as Config

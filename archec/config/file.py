@@ -46,6 +46,11 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: is not UTF-8", hint="save it in this encoding") from error
+    return with_environment(config, environ)
+
+
+def with_environment(config: Config, environ: Mapping[str, str] = os.environ) -> Config:
+    """The configuration with the database that the environment names, if any. Raises :class:`ConfigError`."""
     database = environ.get(_DATABASE_VARIABLE)
     if not database:
         return config

@@ -410,6 +410,19 @@ def test_init_refuses_the_catalogue_of_another_archive(demo: Config, fresh: Path
     assert not fresh.exists()
 
 
+def test_init_uses_the_database_that_the_environment_names(
+    demo: Config, fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARCHEC_DATABASE", f"sqlite:///{demo.base / 'data' / 'catalogue.sqlite'}")
+    done = archec_inline(None, "init", fresh)
+    assert (done.code, "holds the catalogue of another archive" in done.err) == (2, True)
+    assert not fresh.exists()
+    monkeypatch.setenv("ARCHEC_DATABASE", "sqlite:///elsewhere.sqlite")
+    assert archec_inline(None, "init", fresh).code == 0
+    assert [path.name for path in fresh.rglob("*.sqlite")] == ["elsewhere.sqlite"]
+    assert "elsewhere" not in (fresh / "config.yaml").read_text()
+
+
 def test_init_where_it_cannot(folder: Path) -> None:
     (folder / "file").write_text("in the way")
     for place in (folder / "file", folder / "file" / "below"):
