@@ -329,9 +329,10 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
 def export(name: str, form: str, fetch: bool, folder: Path, as_json: bool, config_file: Path | None) -> None:
     """Write a fileset into a directory, for example as a bag.
 
-    DIR must be new or empty. --as selects the format: a BagIt bag, an RO-Crate, a Data Package, one with Croissant, or
-    a plain directory. Files get their safe paths, and each is verified while it is copied. Those that are not held are
-    named at the end, and in the description of formats that have one. --as urls lists them, too.
+    DIR must be new or empty, or have the same export, unfinished, which is continued. --as selects the format: a BagIt
+    bag, an RO-Crate, a Data Package, one with Croissant, or a plain directory. Files get their safe paths, and each is
+    verified while it is copied. Those that are not held are named at the end, and in the description of formats that
+    have one. --as urls lists them, too.
 
     Example: archec fileset export doi:10.5281/zenodo.3904280 bag --as bagit
     """

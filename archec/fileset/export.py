@@ -36,26 +36,32 @@ _CROISSANT = {
 }  # fmt: skip
 """The JSON-LD context in the appendix of Croissant 1.0."""
 _METADATA = "https://w3id.org/ro/crate/1.1"
+_MARK = "~unfinished-export"
+"""A file in the directory of an export until it is complete, which says what is exported. No safe path is like it."""
 
 
 def export(
     archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetch: bool = False, again: bool = False
 ) -> int:
-    """Writes a fileset into a new or empty directory, in a format of ``WRITERS``. Returns the number of files (those
-    that are held; for ``urls``, those with a URL). ``fetch``: a bag has fetch.txt instead of data. ``again``: files
-    with the same bytes may exist already.
+    """Writes a fileset into a new or empty directory, in a format of ``WRITERS``, or continues an export of the same
+    that did not end. Returns the number of files (those that are held; for ``urls``, those with a URL). ``fetch``: a
+    bag has fetch.txt instead of data. ``again``: files with the same bytes may exist already.
 
     Raises UsageError if the directory is not empty, CorruptArchive if bytes do not match the manifest. Directories that
     are then empty are removed.
     """
-    is_new = not folder.exists()
+    is_new, mark = not folder.exists(), folder / _MARK
+    what = f"{form} {held.obi.id} {held.tist} {fetch}\n".encode()
+    may_continue = again or _is_unfinished(folder, what)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not again and any(folder.iterdir()):
-            raise UsageError(f"{folder}: is not empty", hint="use a new or an empty directory")
+        if not may_continue:
+            mark.write_bytes(what)
         wanted = (lambda file: bool(file.platform_url)) if form == "urls" else is_whole
         files = [file for file in held.manifest.manifest if wanted(file)]
         WRITERS[form](_Export(archive, held, files, folder, fetch))
+        if not again:
+            mark.unlink()
     except (ArchecError, OSError) as error:
         _remove_empty(folder, itself=is_new)
         if isinstance(error, OSError):
@@ -64,7 +70,22 @@ def export(
     return len(files)
 
 
+def _is_unfinished(folder: Path, what: bytes) -> bool:
+    """Whether a directory has an unfinished export of the same. Raises UsageError if it has anything else."""
+    mark = folder / _MARK
+    try:
+        if mark.is_file() and mark.read_bytes() == what:
+            return True
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"{folder}: is not empty", hint="use a new or an empty directory")
+    except OSError as error:
+        raise failure(error, folder) from error
+    return False
+
+
 def _remove_empty(folder: Path, *, itself: bool) -> None:
+    if not any(files for path, _, files in os.walk(folder) if (path, files) != (str(folder), [_MARK])):
+        (folder / _MARK).unlink(missing_ok=True)
     for path, _, _ in os.walk(folder, topdown=False):
         if itself or Path(path) != folder:
             with suppress(OSError):
@@ -133,7 +154,7 @@ def _bagit(of: _Export) -> None:
     folder, files, held = of.folder, of.files, of.held
     if of.fetch and not all(file.platform_url for file in files):
         raise UsageError("--fetch: files of a bundle have no URLs of their own", hint="export the data set without it")
-    (folder / "data").mkdir()
+    (folder / "data").mkdir(exist_ok=True)
     if not of.fetch:
         _folder(of._replace(folder=folder / "data"))
     # BagIt 1.0 escapes percent signs in paths, which some readers do not support; 0.97 does not escape them.
@@ -166,8 +187,8 @@ def _bagit(of: _Export) -> None:
 
 
 def _described(name: str, describe: Callable[[HeldFileset, list[FilesetManifestFile]], Any], of: _Export) -> None:
-    if any(safe_path(file).casefold() == name for file in of.files):
-        raise StorageFailed(f"the data set itself has a file {name}", hint="export it as a bag")
+    if any(safe_path(file).casefold().partition("/")[0] == name for file in of.files):
+        raise StorageFailed(f"the data set itself has {name}", hint="export it as a bag")
     _folder(of)
     text = json.dumps(describe(of.held, of.files), indent=2, ensure_ascii=False)
     (of.folder / name).write_text(text + "\n", encoding="utf-8")

@@ -20,7 +20,7 @@ from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.fileset.checksums import mismatch, read_whole
 from archec.fileset.context import Work, at_once
-from archec.fileset.download import UNPACKED, NotFetched, Room
+from archec.fileset.download import UNPACKED, BudgetSpent, NotFetched, Room
 from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import FobiBody, file_item, replaced_item
@@ -66,9 +66,16 @@ async def fetch_all(
     room = Room(limits.max_total_size)
     queue = _wanted(work, files)
 
+    is_spent = False
+
     async def one_after_the_other() -> None:
+        nonlocal is_spent
         for wanted in queue:
-            files[wanted.number] = await _fetch_one(work, helper, wanted, urls[wanted.number], room)
+            try:
+                files[wanted.number] = await _fetch_one(work, helper, wanted, urls[wanted.number], room)
+            except BudgetSpent:  # those that were begun within the budget are not cancelled
+                is_spent = True
+                return
             work.commits.tick()
             if work.downloader is not None and not work.commits.uncommitted:
                 work.downloader.ledger.committed(work.run)
@@ -76,6 +83,8 @@ async def fetch_all(
     fetch = work.archive.config.fetch
     await at_once(min(fetch.concurrency, max(fetch.per_host, _IN_PROGRESS), len(files)), one_after_the_other)
     work.commits.commit()
+    if is_spent:
+        raise BudgetSpent
     return [_as_stored(work, file) for file in files]
 
 

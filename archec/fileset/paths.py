@@ -19,7 +19,10 @@ _END = (
 _DRIVE = re.compile("[A-Za-z]:")
 _ESCAPED = re.compile(r"\\ud[89a-f][0-9a-f]{2}")
 """A lone surrogate, as ``fields.clean`` escapes it."""
-_BAD = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\\\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]')
+_BAD = re.compile(
+    r'[\x00-\x1f\x7f-\x9f<>:"|?*\\\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]|%(?=0[AaDd])'
+)
+"""Characters that are replaced; also the percent sign of ``%0A`` and ``%0D``, line ends for readers of bags."""
 _LONGEST = 255
 """Bytes of one name."""
 _LONGEST_PATH = 3000

@@ -37,7 +37,7 @@ from archec.fileset.platforms.registry import Registry
 from archec.fileset.redaction import public_text
 from archec.fileset.result import IngestResult
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
-from archec.fileset.summary import failure, file_result
+from archec.fileset.summary import failure, file_result, postpone
 from archec.progress import Meter
 from archec.tist import stamp
 from archec.units import counted
@@ -271,13 +271,15 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
     text, request = line
     if isinstance(request, FilesetProblem):
         return failure(None, text, request)
+    exhausted = PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET)
+    if use.spent:
+        return failure(request, text, exhausted)
     try:
-        if use.spent:
-            raise BudgetSpent
         left = None if deadline is None else deadline - time.monotonic()
         return await asyncio.wait_for(_contained(work, text, request), left)
     except (asyncio.TimeoutError, BudgetSpent):
-        return failure(request, text, PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET))
+        postpone(work, request)
+        return failure(request, text, exhausted)
 
 
 async def _contained(work: Work, text: str, request: IngestRequest) -> IngestResult:

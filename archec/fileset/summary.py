@@ -121,6 +121,14 @@ def finish(
     return _result(request, found, record, message, _landing(work, landing, page_url))
 
 
+def postpone(work: Work, request: IngestRequest) -> None:
+    """Makes a data set that is due the last of those that are: the budget ended in it, and those after it had none. A
+    data set that fails each time before its end would be asked in each run, and the others never."""
+    before = work.archive.catalogue.ingest(request.ingest_type, _public(request.base_url))
+    if before is not None and before.is_due(work.run) and work.downloader is not None:
+        work.commits.add(CommitItem(IngestDone(replace(before, due=work.run))))
+
+
 def _result(
     request: IngestRequest, found: RequestFindings, record: Ingest, message: str,
     page: tuple[FilesetFile, dict[str, Any] | None] | None,

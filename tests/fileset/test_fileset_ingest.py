@@ -34,6 +34,7 @@ from archec.access.obi_source import OwnSource
 from archec.access.query import arguments, parse_query
 from archec.access.rows import as_json
 from archec.access.sources import Errors
+from archec.archive.budget import Budget
 from archec.archive.ledger import left_parts
 from archec.archive.lookup import find, held_at
 from archec.archive.recovery import rebuild
@@ -1462,6 +1463,21 @@ def test_gathering_and_its_filesets_have_one_budget(
     assert archec_inline(filesets.config, "gather", "--filesets").code == 0
     assert sum(platform.sent.values()) - before < 600_006
     assert sum(platform.sent.values()) <= 700_000, "what was whole is not fetched again"
+
+
+def test_a_data_set_that_always_fails_does_not_take_the_budget_of_the_others(folder: Path, platform: Platform) -> None:
+    filesets = make_archive(folder, platform, fetch={"revisit_min": "0s"})
+    urls = [zenodo(platform, n, {f"p{k}": 10 * n + k for k in range(3)}, concept=n + 1) for n in (10, 20, 30)]
+    good = dict(platform.files)
+    platform.files.clear()
+    assert {one.status for one in filesets.ingest(*urls)} == {"error-platform-download"}
+    platform.files.update({path: b"lies" if "/10/" in path else data for path, data in good.items()})
+    for _ in range(5):
+        lines = due_requests(filesets.config, int(time.time()) + 3600)
+        run_ingest(filesets.config, lines, IngestOptions(), Meter(), lambda *found: None, budget=Budget(files=2))
+    with filesets.archive() as archive:
+        held = {one.base_url for one in archive.catalogue.ingests() if one.fileset}
+    assert held == set(urls[1:])
 
 
 def test_a_full_disk_is_the_status_and_what_was_whole_is_kept(filesets: Filesets, platform: Platform) -> None:

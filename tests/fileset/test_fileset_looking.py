@@ -457,10 +457,48 @@ def test_bags_are_valid(one: Filesets, platform: Platform, tmp_path: Path) -> No
     assert not list((folder / "data").iterdir())
 
 
+@pytest.mark.parametrize("form", ["bagit", "ro-crate", "folder"])
+def test_an_interrupted_export_is_continued(one: Filesets, tmp_path: Path, form: str) -> None:
+    target, words = tmp_path / "target", ("export", "10.5281/zenodo.7", "--as", form)
+    whole = exported(one, form, tmp_path)
+    data = bytes_of("data/P Q.csv", 10)
+    (path,) = [path for path in Path(one.config.store_path).rglob("*") if path.is_file() and path.read_bytes() == data]
+    path.chmod(0o644)
+    path.write_bytes(b"damaged")
+    assert command(one, *words, str(target))[0] == 6
+    path.write_bytes(data)
+    (copied,) = target.rglob("p q.csv")
+    (copied.parent / f".{hashlib.sha256(data).hexdigest()}.part").write_bytes(b"of a killed export")
+    for other in (("export", "10.5281/zenodo.7", "--as", "croissant"), ("export", "10.5281/zenodo.7", "--as", "urls")):
+        assert command(one, *other, str(target))[0] == 2
+    before = copied.stat().st_ino
+    assert command(one, *words, str(target))[0] == 0
+    assert copied.stat().st_ino == before, "what was complete is not written again"
+    found = [{path.relative_to(top): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+             for top in (whole, target)]  # fmt: skip
+    assert found[0] == found[1]
+    assert command(one, *words, str(target))[0] == 2, "now it is complete"
+
+
+def test_a_refused_export_changes_nothing(one: Filesets, tmp_path: Path) -> None:
+    (tmp_path / "mine/empty").mkdir(parents=True)
+    assert command(one, "export", "10.5281/zenodo.7", "--as", "folder", str(tmp_path))[0] == 2
+    assert (tmp_path / "mine/empty").is_dir()
+
+
+def test_a_data_set_with_a_folder_named_like_a_description(
+    filesets: Filesets, platform: Platform, tmp_path: Path
+) -> None:
+    url = zenodo(platform, 7, {"Datapackage.json/p": 10})
+    filesets.ingest(url)
+    code, out = command(filesets, "export", url, "--as", "datapackage", str(tmp_path / "new"))
+    assert (code, "the data set itself has datapackage.json" in out, list(tmp_path.iterdir())) == (1, True, [])
+
+
 def test_bags_with_percent_signs_and_line_separators_are_valid(
     one: Filesets, platform: Platform, tmp_path: Path
 ) -> None:
-    url = zenodo(platform, 9, {"95%CI.csv": 10, "a%2Fb": 5, "a\u2028b\u2029c": 3}, concept=99)
+    url = zenodo(platform, 9, {"95%CI.csv": 10, "a%2Fb": 5, "a%0Ab": 4, "%0d": 6, "a\u2028b\u2029c": 3}, concept=99)
     one.ingest(url)
     assert command(one, "export", url, "--as", "bagit", str(tmp_path))[0] == 0
     assert bagit.Bag(str(tmp_path)).validate()
