@@ -138,6 +138,14 @@ def test_a_job_that_fails_has_something_to_say(home: Path) -> None:
         assert "Filesystem" in cron(home, '"$JOB" verify').stdout
 
 
+def test_a_job_runs_although_it_cannot_write_its_log(home: Path) -> None:
+    log = home / "archive" / "log"
+    log.rmdir()
+    log.write_text("a file in its place")
+    done = cron(home, '"$JOB" gather')
+    assert (done.returncode, "archec-run {" in done.stdout + done.stderr, "log" in done.stderr) == (0, True, True), done
+
+
 def test_a_job_says_why_it_failed_although_its_log_was_rotated_meanwhile(home: Path) -> None:
     log = home / "archive" / "log" / "verify.log"
     log.write_text("what an earlier run said\n")
