@@ -212,10 +212,10 @@ def parse_query(take: Arguments, *, key: str = "", may_live: bool = False, may_p
     )
 
 
-def all_of(url: str, closest: str = "", *, reverse: bool = False, limit: int | None = None) -> Query:
+def all_of(url: str, closest: str = "", *, reverse: bool = False) -> Query:
     """The query for all captures of a URL. Raises UsageError."""
     order: Order = "closest" if closest else "reverse" if reverse else "ascending"
-    return Query(url, "exact", key_range(url, "exact"), closest=closest, order=order, limit=limit)
+    return Query(url, "exact", key_range(url, "exact"), closest=closest, order=order, limit=None)
 
 
 def check_names(given: Sequence[Argument]) -> None:

@@ -115,10 +115,10 @@ class ArchiveStatus:
         return value
 
 
-def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
+def status(archive: Archive) -> ArchiveStatus:
     """The status of the archive, as far as its catalogue can be read; writes nothing. Raises :class:`StorageFailed` if
     the disk cannot be queried."""
-    config, moment = archive.config, int(time.time()) if now is None else now
+    config, moment = archive.config, int(time.time())
     damaged: list[str] = []
 
     def attempt(read: Callable[[], _T], otherwise: _T) -> _T:

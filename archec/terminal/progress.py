@@ -14,6 +14,7 @@ from archec.terminal.output import unwatched, watched
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+_MINUTE = 60.0
 _REDRAW = 0.05
 """Minimum number of seconds between two changes of the bar."""
 _WIDE = 100
@@ -36,10 +37,10 @@ def meter_for(stream: TextIO | None = None) -> Iterator[Meter]:
 
 
 class LogMeter(Meter):
-    """Writes one line every ``every`` seconds, for logs."""
+    """Writes one line a minute, for logs."""
 
-    def __init__(self, stream: TextIO, *, every: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._every, self._clock = stream, every, clock
+    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._clock = stream, clock
         self._name = ""
         self._total: int | None = None
         self._began = self._written = clock()
@@ -52,7 +53,7 @@ class LogMeter(Meter):
         now = self._clock()
         if total is not None:
             self._total = total
-        if now - self._written < self._every:
+        if now - self._written < _MINUTE:
             return
         self._written = now
         rate = done / max(now - self._began, 1e-9)
