@@ -192,7 +192,8 @@ class _Transfer:
     async def _take_up(self, left: Download) -> FobiBody | NotFetched | None:
         """Takes over the partial download of an earlier process. Returns its outcome if it is complete; else the next
         attempt continues it, or starts again if it has no validator."""
-        temp = self._of.writer.take_up(left.temp)
+        final = (left.tist, left.url) if left.sha256 else None  # which a run that was killed in its commit gave it
+        temp = self._of.writer.take_up(left.temp, final)
         if temp is None:
             return None
         await self._in_thread(temp.reread)

@@ -35,6 +35,8 @@ _MORE = "allow more open files (ulimit -n)"
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _TEMP = re.compile(r"\.\+[0-9]+-[0-9]+\.part")
 
@@ -106,6 +108,24 @@ class Disk:
         """A new file, open for writing, read-only for everyone else; None if the name is taken."""
         with storage_errors(path), suppress(FileExistsError):
             return os.open(name, _NEW, 0o444, dir_fd=dir_fd)
+        return None
+
+    def reopen(self, name: str, dir_fd: int, path: str, *, append: bool) -> int | None:
+        """An existing file, open for reading, or also for appending although it is read-only for its owner, too; None
+        if it does not exist."""
+        with storage_errors(path), suppress(FileNotFoundError):
+            fd = os.open(name, _READ, dir_fd=dir_fd)
+            if not append:
+                return fd
+            try:
+                mode = stat.S_IMODE(os.fstat(fd).st_mode)
+                os.fchmod(fd, mode | stat.S_IWUSR)
+                try:
+                    return os.open(name, _APPEND, dir_fd=dir_fd)
+                finally:
+                    os.fchmod(fd, mode)
+            finally:
+                os.close(fd)
         return None
 
     def write(self, fd: int, data: Data, path: str) -> None:

@@ -83,7 +83,6 @@ _LARGE = 1 << 17
 _SYNC_THREADS = 16
 _MANY_DIRECTORIES = 16
 _BUFFER = 1 << 18
-_APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Temp:
@@ -181,15 +180,20 @@ class Writer(Reader):
             fd, name = create_temp(self.disk, dir_fd, f"{self.layout.root}/{directory}", self._numbers)
         return Temp(self, f"{directory}/{name}", fd, Digests(sha1=sha1))
 
-    def take_up(self, temp: str) -> Temp | None:
+    def take_up(self, temp: str, final: tuple[int, str] | None = None) -> Temp | None:
         """Reopens a temporary file that an earlier process left, to be :meth:`read again <Temp.reread>` and continued;
-        its digests include SHA-1. None if it is gone. Only for the holder of the run lock."""
+        its digests include SHA-1. A complete one, for the tist and id ``final``, is not continued, and may have its
+        final name already. None if it is gone. Only for the holder of the run lock."""
         directory, name = _temp_parts(temp)
-        dir_fd = self._directories.find(directory)
-        with storage_errors(f"{self.layout.root}/{temp}"), suppress(FileNotFoundError):
-            if dir_fd is not None:
-                return Temp(self, temp, os.open(name, _APPEND, dir_fd=dir_fd), Digests(sha1=True))
-        return None
+        dir_fd, where = self._directories.find(directory), f"{self.layout.root}/{temp}"
+        if dir_fd is None:
+            return None
+        if final is not None:
+            with suppress(NotHeld, CorruptArchive):
+                there, _, old = self.locate(*final).path.rpartition("/")
+                self.disk.link(old, self._directories.make(there), name, dir_fd, where)
+        fd = self.disk.reopen(name, dir_fd, where, append=final is None)
+        return None if fd is None else Temp(self, temp, fd, Digests(sha1=True))
 
     def put(self, tist: int, id: str, data: Data) -> Stored:  # noqa: A002
         """Writes ``data`` to a complete temporary file."""

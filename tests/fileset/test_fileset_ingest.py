@@ -24,6 +24,7 @@ from urllib.parse import urlencode
 
 import pytest
 from click.testing import CliRunner
+from failpoint import killed_at
 from fileset_platform import Behaviour, Handler, Platform, broken_at_quarters, bytes_of, playing, zenodo
 from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
@@ -1580,6 +1581,21 @@ def test_a_kill_costs_nothing_that_was_whole(filesets: Filesets, platform: Platf
     assert len(twice) <= 8, "what was in flight when it was killed"
     assert not list(Path(filesets.config.store_path).rglob("*.part"))
     assert not list(Path(filesets.config.work_path).glob("fileset.jsonl"))
+
+
+def test_what_a_kill_left_between_its_names_and_the_journal_is_not_asked_for_again(
+    filesets: Filesets, platform: Platform
+) -> None:
+    sizes = {f"f{n}": 3000 + n for n in range(20)}
+    url = zenodo(platform, 7, sizes)
+    for point in ("store.mid-rename:9", "store.after-fsync-dir:2"):
+        process = ingesting(filesets, url, **killed_at(point))
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL, point
+    assert [one.status for one in filesets.ingest(url)] == ["success"]
+    assert {path: sent for path, sent in platform.sent.items() if sent != len(platform.files[path])} == {}
+    assert archec_inline(filesets.config, "check").code == 0
+    assert archec_inline(filesets.config, "verify").code == 0
 
 
 @pytest.mark.slow
