@@ -150,7 +150,6 @@ def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item
     if last is not None and not items and last.state != found.state:
         work.commits.add(noted_again(known, found.state, when, work.run))
         work.commits.commit()
-    downloader.ledger.committed(work.run)
 
 
 def _settled(work: Work, known: Obi, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:

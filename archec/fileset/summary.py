@@ -118,6 +118,8 @@ def finish(
             )  # fmt: skip
     work.commits.add(CommitItem(IngestDone(stored)))
     work.commits.commit()
+    if work.downloader is not None:
+        work.downloader.ledger.committed(work.run)
     return _result(request, found, record, message, _landing(work, landing, page_url))
 
 

@@ -895,6 +895,7 @@ def test_a_damaged_document_stops_nothing(world: World, edit: str) -> None:
 def test_a_copy_with_another_layout_is_refused_before_a_byte_is_written(world: World, tmp_path: Path) -> None:
     copy = clone(world, tmp_path / "copy")
     descriptor = world.config.store_path / "layout.json"
+    descriptor.chmod(0o644)
     descriptor.write_text(descriptor.read_text().replace('"fanout": 0', '"fanout": 256'))
     before = tree(world.config.store_path)
     done = archec_inline(world.config, "verify", "--repair-from", copy.config.store_path)

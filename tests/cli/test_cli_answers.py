@@ -40,6 +40,7 @@ def held(config: Config) -> Path:
 @pytest.mark.parametrize(("data", "printed"), [(TEXT.replace("T\n", "U\n"), True), (TEXT[:-1], False), ("", False)])
 def test_get_gives_no_other_bytes(archive: Config, folder: Path, data: str, printed: bool) -> None:
     path = held(archive)
+    path.chmod(0o644)
     path.write_text(data)
     before = set(folder.iterdir())
     for output in ([], ["-o", folder / "x"]):
@@ -81,6 +82,7 @@ def test_a_rebuild_that_cannot_be_done_spoils_nothing(archive: Config) -> None:
     whole = archec_inline(archive, "dump", "--all").out
     journal = journals(open_layout(archive.store_path))[-1].path
     good = journal.read_bytes()
+    journal.chmod(0o644)
     journal.write_bytes(good[:-20] + bytes(20))
     done = archec_inline(archive, "rebuild")
     assert done.code == 6

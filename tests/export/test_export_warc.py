@@ -468,6 +468,8 @@ def test_a_vault_is_checked_against_its_own_index(pristine: World, vault: Path, 
     one, two, three = (f"archive/{path.relative_to(copy / 'archive')}" for path in warcs[:3])
     data = bytearray(warcs[0].read_bytes())
     data[-len(data) // 4] ^= 1
+    for path in copy.rglob("*.*"):
+        path.chmod(0o644)
     warcs[0].write_bytes(data)
     assert told()[:2] == (0, [])
     code, faults, _ = told("--verify")
@@ -489,6 +491,7 @@ def test_a_vault_is_checked_against_its_own_index(pristine: World, vault: Path, 
     assert told("--verify")[:2] == (0, [])
     assert archec_inline(pristine.config, "export", "warc", copy, "--verify", "--dry-run").code == 2
     index = min((copy / "indexes").iterdir())
+    index.chmod(0o644)
     index.write_bytes(re.sub(rb'"length":"[0-9]+"', b'"length":"-5"', index.read_bytes(), count=1))
     done = archec_inline(pristine.config, "export", "warc", copy, "--verify")
     assert (done.code, "names no record" in done.err) == (6, True)

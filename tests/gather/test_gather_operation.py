@@ -389,6 +389,7 @@ def test_a_dry_run_refuses_journals_of_version_1(config: Config, folder: Path) -
     run(config, file)
     old = sorted((config.store_path / "runs").iterdir())[-1]
     line = b'{"type":"run","tist":1}\n{"type":"batch","n":1,"lines":1,"stamp":1,"xxh3":"%032d"}\n' % 0
+    old.chmod(0o644)
     old.write_bytes(gzip.compress(line))
     done = archec_inline(config, "gather", "-f", file, "--dry-run")
     assert done.code == 1

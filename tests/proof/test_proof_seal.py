@@ -83,6 +83,7 @@ def test_a_seal_reads_only_what_has_come_since(
         assert archec_inline(archive, "seal").code == 6
         aside.rename(journal.path)
     for spoilt in (b"", b"{}", b'{"run":1,"batch":1,"size":3,"peaks":[]}', memory.parent.name.encode()):
+        memory.chmod(0o644)
         memory.write_bytes(spoilt)
         assert archec_inline(archive, "seal").out.decode().split("\n")[:4] == before
     memory.unlink()
@@ -161,6 +162,7 @@ def test_a_journal_that_is_edited_swapped_or_gone_breaks_the_chain(archive: Conf
     for damage in ("edited", "swapped", "gone"):
         config = load(shutil.copytree(archive.base, folder / damage) / "config.yaml", environ={})
         mine = [config.store_path / "runs" / journal.path.name for journal in files]
+        mine[1].chmod(0o644)
         if damage == "edited":
             plain = gzip.decompress(mine[1].read_bytes())
             mine[1].write_bytes(gzip.compress(plain.replace(b"Two", b"Too")))

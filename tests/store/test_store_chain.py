@@ -70,6 +70,8 @@ def plain_of(path: Path) -> bytes:
 
 
 def put_plain(path: Path, data: bytes) -> None:
+    if path.exists():
+        path.chmod(0o644)
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
@@ -204,6 +206,8 @@ def test_the_newest_journal_removed_is_found_by_a_catalogue(
 def test_two_journals_that_were_swapped(archive: Layout, catalogues: Callable[[], Catalogue]) -> None:
     one, two = (archive.runs / f"{run}.jsonl.gz" for run in RUNS[:2])
     data = one.read_bytes()
+    one.chmod(0o644)
+    two.chmod(0o644)
     one.write_bytes(two.read_bytes())
     two.write_bytes(data)
     check_found(archive, catalogues(), r"1000\.jsonl\.gz: batch 1 does not follow")

@@ -246,6 +246,7 @@ def test_a_damaged_finished_journal(flat: Layout) -> None:
     write(flat)
     path = JournalWriter(flat, TIST).finish()
     data = path.read_bytes()
+    path.chmod(0o644)
     for cut in range(len(data)):
         path.write_bytes(data[:cut])
         with pytest.raises(CorruptJournal):
@@ -300,6 +301,7 @@ def test_two_forms_that_differ_both_stay(flat: Layout, damage: str) -> None:
     packed = JournalWriter(flat, TIST).finish()
     plain.write_bytes(data.replace(b"1", b"2", 1) if damage == "plain" else data)
     if damage == "packed":
+        packed.chmod(0o644)
         packed.write_bytes(packed.read_bytes()[:-3])
     with pytest.raises(CorruptJournal, match="differs"):
         tidy(flat)

@@ -102,6 +102,7 @@ def test_a_descriptor_that_says_something_else(
     tmp_path: Path, change: dict[str, object], error: type[ArchecError], message: str
 ) -> None:
     path = create(tmp_path / "archive").root / DESCRIPTOR
+    path.chmod(0o644)
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(error, match=message) as caught:
         open_layout(path.parent)
@@ -111,6 +112,7 @@ def test_a_descriptor_that_says_something_else(
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 60_000, b"null", b'{"version":1}'])
 def test_a_damaged_descriptor(tmp_path: Path, data: bytes) -> None:
     path = create(tmp_path / "archive").root / DESCRIPTOR
+    path.chmod(0o644)
     path.write_bytes(data)
     with pytest.raises(CorruptArchive):
         open_layout(path.parent)
