@@ -670,6 +670,7 @@ def postgresql(where: Path, programs: Path) -> Iterator[Callable[[str], str]]:
     """A server of PostgreSQL on a socket below ``where``, whose superuser is who owns it; gives what runs SQL there."""
     owner = "nobody" if os.geteuid() == 0 else None  # it refuses to run as root
     if owner is not None:
+        where.chmod(0o755)
         shutil.chown(where, owner)
     data, environ = where / "data", {**os.environ, "PGHOST": str(where), "PGUSER": "archec", "PGDATABASE": "postgres"}
 
@@ -694,6 +695,7 @@ def postgresql(where: Path, programs: Path) -> Iterator[Callable[[str], str]]:
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(30)
+            subprocess.run(["rm", "-rf", data], user=owner, check=True)
 
 
 # -- candidates -----------------------------------------------------------------------------------
