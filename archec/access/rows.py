@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -33,6 +35,8 @@ CDX_FORMS: Mapping[int, tuple[str, ...]] = {
     6: ("urlkey", "timestamp", "url", "mime", "status", "digest"),
 }
 """The columns of lines without a header, by their number. CDX servers send 6 or 7."""
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 ALIASES: Mapping[str, str] = {
     "original": "url",
@@ -180,12 +184,12 @@ def as_json(row: Row, fields: Sequence[str] = ()) -> bytes:
     value = row.all_fields()
     if fields:
         value = {name: item for name, item in value.items() if name in fields}
-    return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    return _in_ascii(value)
 
 
 def as_cdxj(row: Row, fields: Sequence[str] = ()) -> bytes:
     """Formats a row as a line of CDXJ. Key and time are always included, whatever ``fields`` says."""
-    if row.is_line and not fields:
+    if row.is_line and not fields and row.line.isascii():
         return row.line[:-1] + _source_of(row.origin)
     value = {**row.fields}
     if row.origin is not NOWHERE:
@@ -193,7 +197,16 @@ def as_cdxj(row: Row, fields: Sequence[str] = ()) -> bytes:
     if fields:
         value = {name: item for name, item in value.items() if name in fields}
     head = f"{row.urlkey} {row.timestamp} ".encode("utf-8", "surrogatepass")
-    return head + orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    return head + _in_ascii(value)
+
+
+def _in_ascii(value: Mapping[str, Any]) -> bytes:
+    """A line of JSON. Characters outside ASCII are escaped: without a charset, clients read text as Latin-1, in which
+    their bytes are other characters, and some are line ends."""
+    data = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    if data.isascii():
+        return data
+    return _NOT_ASCII.sub(lambda one: json.dumps(one[0])[1:-1], data.decode()).encode("ascii")
 
 
 @lru_cache(maxsize=1000)

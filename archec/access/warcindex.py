@@ -21,7 +21,7 @@ from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser, St
 
 from archec.access.errors import SourceFailed
 from archec.access.feeding import locked, write_lines
-from archec.access.posts import Asked, PostedBody, key_of_request
+from archec.access.posts import Asked, PostedBody, key_of_method, key_of_request
 from archec.access.query import key_of
 from archec.access.record import arc_headers
 from archec.access.stamps import of_date
@@ -235,14 +235,17 @@ def _look(line: bytes, header: Mapping[bytes, bytes], block: Block) -> _Found | 
 
 
 def _posted(stream: io.BufferedReader[Any], url: str) -> str:
-    """The key of the response to a request, "" if that is the key of its URL."""
-    if stream.peek(5).startswith((b"GET ", b"HEAD ")):
+    """The key of the response to a request, "" if that is the key of its URL. Like pywb's, that to HEAD has its own: it
+    has no payload."""
+    if stream.peek(4).startswith(b"GET "):
         return ""
     http = _REQUEST.parse(stream)
-    if http.protocol in ("", "GET", "HEAD"):
+    if http.protocol in ("", "GET"):
         return ""
     headers = tuple((str(name), str(value)) for name, value in http.headers)
     try:
+        if http.protocol == "HEAD":
+            return key_of_method(url, "HEAD", "")
         return key_of_request(url, Asked(http.protocol, headers, PostedBody(io.BytesIO(stream.read(_MAX_POSTED)))))
     except UsageError:
         return ""  # its URL cannot be queried

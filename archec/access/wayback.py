@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, dropwhile, groupby, islice
+from urllib.parse import quote
 
 import orjson
 from anyio import to_thread
@@ -42,6 +43,7 @@ _MAX_LIMIT = 1_000_000
 _MAX_OFFSET = 10_000_000
 Counted = tuple[Row, dict[str, str]]
 """A row and its counters."""
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _NO_ROWS = b"[]\n"
 """A response in JSON without rows."""
 
@@ -187,7 +189,8 @@ def _parts(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
                 yield b"[" + orjson.dumps(wanted.columns)
             yield b",\n" + orjson.dumps(values)
         else:
-            yield f"{_as_line(values)}\n".encode("utf-8", "replace")
+            line = _NOT_ASCII.sub(lambda one: quote(one[0], errors="replace"), _as_line(values))
+            yield f"{line}\n".encode("ascii")
         is_empty = False
     key = selection.resume_key if wanted.show_resume else ""
     if wanted.as_json:

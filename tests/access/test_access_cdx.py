@@ -50,6 +50,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     found = [f"org,a)/ {stamp} {json.dumps({'url': 'http://a.org/', **more})}".encode() for stamp, more in again]
     write_index(folder / "again.cdxj", found)
     (folder / "fed").mkdir()
+    write_index(folder / "spelled.cdxj", [line("http://spelled.org/\u00c5", S[0])])
     config = configured(
         folder,
         """
@@ -61,6 +62,7 @@ collections:
   twice: {index_group: {one: a.cdxj, two: a.cdxj}}
   seq: {sequence: [again.cdxj, a.cdxj]}
   fed: ./fed
+  spelled: spelled.cdxj
 """,
     )
     give_tokens(config)
@@ -87,6 +89,7 @@ def test_seven_fields(get: httpx.Client) -> None:
     assert get.get(f"{IA}?url=none.org").text == ""
     assert get.get(f"{IA}?url=none.org&output=json").json() == []
     assert lines(get, "fl=timestamp,statuscode&limit=1") == [[S[0], "404"]]
+    assert get.get(f"{IA}?url=spelled.org/*&collection=spelled&fl=original").text == "http://spelled.org/%C3%85\n"
 
 
 def test_parameters_of_the_dialect(get: httpx.Client) -> None:

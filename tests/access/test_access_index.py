@@ -25,7 +25,7 @@ from archec.access.errors import Refused
 from archec.access.index_folders import FileSource
 from archec.access.query import Arguments, all_of, key_of, parse_query
 from archec.access.resource import load
-from archec.access.rows import NOWHERE, any_row, as_text
+from archec.access.rows import NOWHERE, any_row, as_cdxj, as_json, as_text
 from archec.access.rules import Rules
 from archec.access.sources import Errors
 from archec.access.stamps import seconds
@@ -125,6 +125,13 @@ def test_the_four_forms(get: httpx.Client) -> None:
     assert not {"source", "source-coll", "source_type"} & set(bare)
     fields = get.get("/one/index?url=example.org&limit=1&fields=status,url,urlkey").text
     assert fields == 'org,example)/ 20140101000000 {"url":"http://example.org/","status":"200"}\n'
+    row = any_row(line("http://example.org/", "20140101000000", page="\u00c5\U0001f600"), NOWHERE)
+    assert row is not None
+    raw = any_row('a)/ 20140101000000 {"url":"u","page":"\u00c5\U0001f600"}'.encode(), NOWHERE)
+    assert raw is not None
+    assert as_json(row).isascii()
+    assert [json.loads(as_json(one))["page"] for one in (row, raw)] == ["\u00c5\U0001f600"] * 2
+    assert as_cdxj(raw) == b'a)/ 20140101000000 {"url":"u","page":"\\u00c5\\ud83d\\ude00"}\n'
 
 
 def test_queries(get: httpx.Client) -> None:

@@ -394,6 +394,8 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         posted = Crawl(tmp_path / "w" / "posted.warc.gz")
         posted.request("http://p.org/", S, b"b=two&a=1", "application/x-www-form-urlencoded")
         posted.response("http://p.org/", S, b"answer", headers={"Content-Type": "Text/x charset=utf-8"})
+        posted.request("http://a.org/", "20130101000000", b"", "text/plain", "HEAD")
+        posted.response("http://a.org/", "20130101000000", b"")
         posted.close()
         body = b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\nno gzip"
         arc = [(b"filedesc://a.arc 0.0.0.0", ARC_FIELDS), (b"http://arc.org/b c 192.0.2.1", body)]
@@ -401,7 +403,8 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         (tmp_path / "w" / "a.arc").write_bytes(
             b"".join(b"%s 20140101000000 text/plain %d\n%s\n" % (place, len(data), data) for place, data in arc) + name
         )
-        assert index()["rows"] == 6
+        assert index()["rows"] == 7
+        assert b"first" in get.get("/w/resource?url=a.org").content  # no response to HEAD
         (looked_up,) = asked(get, "w", "url=dns:arc.org")
         assert (looked_up["mime"], "status" in looked_up) == ("text/dns", False)
         assert b"answer" in get.post("/w/resource?url=p.org", data={"a": "1", "b": "two"}).content

@@ -36,10 +36,10 @@ class Crawl:
         )
         return self._add(record, url, stamp, status[:3], fields["Content-Type"])
 
-    def request(self, url: str, stamp: str, body: bytes, mime: str) -> None:
-        """A POST, which no index has."""
+    def request(self, url: str, stamp: str, body: bytes, mime: str, method: str = "POST") -> None:
+        """A request, which no index has."""
         fields = [("Content-Type", mime), ("Content-Length", str(len(body)))]
-        head = StatusAndHeaders("POST / HTTP/1.1", fields, is_http_request=True)
+        head = StatusAndHeaders(f"{method} / HTTP/1.1", fields, is_http_request=True)
         record = self._writer.create_warc_record(
             url, "request", io.BytesIO(body), warc_headers_dict={"WARC-Date": date(stamp)}, http_headers=head
         )
