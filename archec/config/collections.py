@@ -56,6 +56,8 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "wb-memento": ("replay_url",),
 }
 """The keys that must be given, where not all must be."""
+_NAMED = ("url", "timestamp", "closest", "src_coll")
+"""The usual names in braces in URLs."""
 _REFUSED = {
     "xmlquery": "xmlquery is not supported; a CDX server is 'cdx+URL'",
     "live+": "the live web takes no URL; write '$live'",
@@ -249,6 +251,9 @@ def _completed(where: str, kind: str, made: dict[str, Any]) -> dict[str, Any]:
             _web(where, key, made[key])
             if "{url}" not in made[key]:
                 raise Misfit(f"{where}: {key} must have {{url}} in it")
+            for name in re.findall(r"\{([^{}]*)\}", made[key]):  # others are parameters of the query
+                if name not in _NAMED and (close := nearest(name, _NAMED, 0.75)):
+                    raise Misfit(f"{where}: {key}: unknown name {{{name}}}{close}")
     return made
 
 
@@ -392,7 +397,7 @@ def _prefix(where: str, text: str) -> str:
     return _path(where, text)
 
 
-def nearest(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+def nearest(word: str, known: Sequence[str] | Mapping[str, Any], similarity: float = 0.5) -> str:
     """What a message about an unknown word adds: the most similar known one, if there is any."""
-    close = difflib.get_close_matches(word, list(known), 1, 0.5)
+    close = difflib.get_close_matches(word.lower(), list(known), 1, similarity)
     return f"; did you mean {close[0]}?" if close else ""

@@ -150,6 +150,11 @@ collections:
         ("a: {index: cdx+http://h/cdx /web/ more}", "a: index: cdx+URL is followed by '/web/ more', which is not one"),
         ("a: {index: {type: xmlquery, api_url: x}}", "xmlquery is not supported"),
         ("a: {index: {type: cdx, api_url: 'http://h/x?url={ur}'}}", "a: index: api_url must have {url} in it"),
+        (
+            "a: {index: {type: cdx, api_url: 'http://h/x?url={url}&at={own}', replay_url: 'http://h/{timstamp}/{url}'}}",
+            "a: index: replay_url: unknown name {timstamp}; did you mean timestamp?",
+        ),
+        ("a: {INDEX: x}", "did you mean index?"),
         ("a: {index: live+http://h/}", "write '$live'"),
         ("a: {index: $liv}", "did you mean $live?"),
         ("a: {index: memeto+http://h/}", "did you mean memento+?"),
