@@ -129,7 +129,7 @@ def _collection(name: Any, value: Any) -> dict[str, Any]:
     check_name(name)
     given = _settings(name, value)
     if "sequence" in given:
-        others = sorted(set(given) - {"sequence"})
+        others = sorted(key for key in value if key != "sequence")
         if others:
             raise Misfit(f"{name}: {others[0]} belongs in the steps of the sequence, not next to it")
         steps = given["sequence"]

@@ -104,11 +104,13 @@ def _collections(data: dict[str, Any], base: Path) -> dict[str, Any]:
 
 
 def _other_keys(collection: Any, own: Collection[str] = KEYS) -> Iterator[str]:
-    """The settings of a collection (or a step) that archec ignores (``acl_paths``, ``title``)."""
+    """The settings of a collection (or a step) that archec ignores (``acl_paths``, ``title``), and those next to a
+    sequence, which pywb ignores."""
     if not isinstance(collection, dict):
         return
-    yield from (str(key) for key in collection if _is_ignored(key, own))
     steps = collection.get("sequence")
+    used = ("sequence",) if isinstance(steps, list) else own
+    yield from (str(key) for key in collection if _is_ignored(key, used))
     for step in steps if isinstance(steps, list) else ():
         yield from (f"sequence.{key}" for key in _other_keys(step, _STEP_KEYS))
 
@@ -179,13 +181,12 @@ def _each_from_its_own(collection: CollectionConfig, root: Path) -> CollectionCo
 def _with_archives(value: dict[str, Any], archives: list[Any], own: Collection[str] = KEYS) -> dict[str, Any]:
     """A collection or step without the ignored settings, and with the file's archive paths if it has none. In pywb, a
     timeout below 1 means the default."""
+    steps = value.get("sequence")
+    if isinstance(steps, list):
+        return {
+            "sequence": [_with_archives(one, archives, _STEP_KEYS) if isinstance(one, dict) else one for one in steps]
+        }
     value = {key: item for key, item in value.items() if not _is_ignored(key, own)}
-    if isinstance(value.get("sequence"), list):
-        value["sequence"] = [
-            _with_archives(step, archives, _STEP_KEYS) if isinstance(step, dict) else step
-            for step in value["sequence"]
-        ]
-        return value
     timeout = value.get("timeout")
     if isinstance(timeout, str) and re.fullmatch("[0-9]{1,9}", timeout):
         value["timeout"] = timeout = int(timeout)

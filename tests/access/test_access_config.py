@@ -172,6 +172,7 @@ collections:
         ("a: {index: x, index_timeout: .nan}", "index_timeout"),
         ("a: {sequence: []}", "list of steps"),
         ("a: {sequence: [{index: x}], resource: y}", "resource belongs in the steps"),
+        ("a: {sequence: [{index: x}], timeout: 3}", "a: timeout belongs in the steps"),
         ("a: {sequence: [{indx: x}]}", "a: step 1: unknown setting indx; did you mean index?"),
         ("a: 3", "must be a group of settings"),
         ("oai: x", "no collection may be named oai"),
@@ -253,12 +254,15 @@ collections:
   every: $all
   plain: ./index
   group: {index_group: {ia: 'cdx+http://h/cdx /web/'}, timeout: 0.0, acl_paths: ./acl, title: x}
-  seq: {name: x, sequence: [{index: '${INDEXES}/one', name: near, acl_paths: ./acl, timeout: '10'}, {index: $live}]}
+  seq:
+    name: x
+    timeout: 3
+    sequence: [{index: '${INDEXES}/one', name: near, acl_paths: ./acl, timeout: '10'}, {index: $live}]
 """)
     monkeypatch.setenv("INDEXES", "/indexes")
     found = load_pywb(file)
-    ignored = ("debug", "framed_replay", "group.acl_paths", "group.title", "seq.name", "seq.sequence.acl_paths")
-    assert found.ignored == ignored
+    ignored = ("debug", "framed_replay", "group.acl_paths", "group.title")
+    assert found.ignored == (*ignored, "seq.name", "seq.timeout", "seq.sequence.acl_paths")
     by_name = {one.name: one for one in found.collections}
     assert set(by_name) == {"one", "two", "every", "plain", "group", "seq"}
     assert [one.name for one in by_name["every"].steps[0].sources] == ["one", "two"]
