@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -10,7 +11,13 @@ from archec.errors import Exit
 
 def main() -> NoReturn:
     """Entry point of the console script. Imports the command line here, so that Ctrl-C during the import prints no
-    traceback."""
+    traceback.
+
+    File names are UTF-8 in any locale, as in Python from 3.15 (PEP 686): one data set must not give two answers.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        words = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+        os.execve(sys.executable, words, {**os.environ, "PYTHONUTF8": "1"})
     try:
         from archec.cli.main import main as command_line
 

@@ -38,6 +38,19 @@ def states(config: Config) -> list[str]:
     return [json.loads(line)["state"] for line in done.out.splitlines()]
 
 
+def test_file_names_are_utf_8_in_any_locale(config: Config) -> None:
+    write_papers(config, ["http://127.0.0.1:9/a"])
+    (path,) = config.data_path.rglob("*.rdf")
+    path.rename(path.with_name("G\u00f3rski.rdf"))
+    command = [sys.executable, "-m", "archec", "gather", "--no-fetch", "--config", str(config.file)]
+    ascii_names = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(command, env={**os.environ, **ascii_names}, capture_output=True)
+    assert (done.returncode, b"problems" in done.stdout) == (0, False), done
+    names = {claim[3].rpartition("/")[2] for line in archec_inline(config, "dump", "--all").out.splitlines()
+             for claim in json.loads(line).get("claims", [])}  # fmt: skip
+    assert names == {"G\u00f3rski.rdf"}
+
+
 # -- files of another user --------------------------------------------------------------------------
 
 
