@@ -1,7 +1,7 @@
 """WARC records as streams, from files and from the network.
 
 A record consists of its header, the HTTP header in its block if it has one, and the rest of the block. ARC records are
-converted to WARC records. Only headers, and bodies up to SMALL bytes, are held in memory.
+converted to WARC records. Only headers, and the first SMALL bytes of bodies, are held in memory.
 """
 
 from __future__ import annotations
@@ -103,10 +103,16 @@ class Record:
         given = self.get("Content-Type")
         return "" if _is_of_http(given) else given
 
-    async def read_if_small(self) -> None:
-        """Reads a small body, so that a read error is found before the response begins. Raises SourceFailed."""
-        if 0 <= self.size <= SMALL:
-            self.body = in_pieces(b"".join([piece async for piece in self.body]))
+    async def read_start(self) -> None:
+        """Reads the first SMALL bytes of the body, all of a small one, so that an error or a server that sends nothing
+        is found before the response begins. Raises SourceFailed."""
+        start = b""
+        async for piece in self.body:
+            start += piece
+            if len(start) > SMALL:
+                self.body = _resumed(start, self.body)
+                return
+        self.body = in_pieces(start)
 
     def http_headers(self) -> list[tuple[str, str]]:
         return parse_headers(self.http.partition(b"\n")[2])
@@ -245,8 +251,14 @@ async def read_record(
         seen = BlockDigest(record.get("WARC-Block-Digest") if is_stored else "")
         seen.update(http)
         record.body = _body(reader, record.size, seen, is_packed=is_packed)
-        await record.read_if_small()
+        await record.read_start()
         return record
+
+
+async def _resumed(start: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield start
+    async for piece in rest:
+        yield piece
 
 
 async def _body(reader: ChunkReader, size: int, seen: BlockDigest, *, is_packed: bool) -> AsyncIterator[bytes]:

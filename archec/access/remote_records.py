@@ -95,7 +95,7 @@ class ReplayLoader:
         ]
         record = Record(headers, head, size, body, stack.aclose)
         with in_time(self._seconds):
-            await record.read_if_small()
+            await record.read_start()
         return record
 
     async def _sized(self, stack: AsyncExitStack, response: Response) -> tuple[int, AsyncIterator[bytes]]:

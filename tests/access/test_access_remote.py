@@ -89,6 +89,8 @@ collections:
   fails: cdx+{url}/fails-cdx
   silent: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/hangs/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
+  stalls: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
+           replay_url: '{url}/large/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
   floods: {{index: 'cdx+{url}/floods-cdx', index_timeout: 0.3}}
   endless: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
             replay_url: '{url}/floods/{{timestamp}}id_/{{url}}'}}, index_timeout: 25}}
@@ -465,6 +467,8 @@ def test_a_server_that_gives_no_record_in_time_is_asked_once(get: httpx.Client, 
     answer = get.get(f"/silent/resource?url={U}")
     assert (answer.status_code, answer.json()["errors"]) == (404, {"silent": "no answer within 0.3 s"})
     assert len([path for _, path, _, _ in there.asked if path.startswith("/hangs/")]) == 1
+    answer = get.get(f"/stalls/resource?url={U}")  # it announces a body and does not send it
+    assert (answer.status_code, answer.json()["errors"]) == (404, {"stalls": "no answer within 0.3 s"})
     for coll in ("slow", "dripping"):
         loaded = get.get(f"/{coll}/resource?url={U}")  # of the next place
         assert (loaded.status_code, record(loaded).payload) == (200, b"near")

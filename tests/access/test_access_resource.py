@@ -73,7 +73,7 @@ def odd_revisit(digest: str) -> tuple[str, str]:
 
 ODD = {
     "cut": ("WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 9", "abc"),
-    "cut-large": ("WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 99999", "abc"),
+    "cut-large": ("WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 999999", "x" * 200_000),
     "version": odd_response("HTTP/1.1 200 OK\r\n\r\nx", version="9.9"),
     "lengths": odd_response("HTTP/1.1 200 OK\r\n\r\nx", more="\r\nContent-Length: 7"),
     "astray-revisit": ("WARC/1.0\r\nWARC-Type: revisit\r\nWARC-Refers-To-Target-URI: ::\r\nContent-Length: 0", ""),
