@@ -76,7 +76,8 @@ def _is_unfinished(folder: Path, what: bytes) -> bool:
     try:
         if mark.is_file() and mark.read_bytes() == what:
             return True
-        if folder.exists() and any(folder.iterdir()):
+        # The mark is empty if an export was killed before it had written anything.
+        if folder.exists() and any(path != mark or path.stat().st_size for path in folder.iterdir()):
             raise UsageError(f"{folder}: is not empty", hint="use a new or an empty directory")
     except OSError as error:
         raise failure(error, folder) from error

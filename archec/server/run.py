@@ -157,5 +157,8 @@ async def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
 
 
 def _is_new(record: logging.LogRecord) -> bool:
-    """Whether a record of uvicorn's log has information that our log lacks, and is not about a stop."""
+    """Whether a record of uvicorn's log has information that our log lacks, and is not about a stop: at a second signal
+    it logs that the application was cancelled, as text."""
+    if str(record.msg).rstrip().endswith(asyncio.CancelledError.__name__):
+        return False
     return record.exc_info is None or not isinstance(record.exc_info[1], (Cut, asyncio.CancelledError))

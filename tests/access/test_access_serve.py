@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,6 +54,28 @@ def test_a_server_needs_no_archive(tmp_path: Path) -> None:
         assert get.get("/none/index?url=a.org").headers["reserrors"]
         assert httpx.get(f"{url}/healthz").status_code == 200
     assert sorted(path for path in tmp_path.rglob("*")) == before
+
+
+def test_a_second_interrupt_ends_it_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        source = f"cdx+http://127.0.0.1:{silent.getsockname()[1]}/"
+        configured(
+            tmp_path, f"collections: {{c: {{index: '{source}', index_timeout: 60}}}}\naccess: {{open: content}}"
+        )
+        command = [sys.executable, "-m", "archec", "serve", "--port", "0"]
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            said = (re.search("serving http://[^/]*:([0-9]+)/", text) for text in process.stderr)
+            port = next(found[1] for found in said if found)
+            with socket.create_connection(("127.0.0.1", int(port))) as client:
+                client.sendall(b"GET /c/index?url=a.org HTTP/1.1\r\nHost: a\r\n\r\n")
+                with silent.accept()[0]:
+                    process.send_signal(signal.SIGINT)
+                    assert any("force quit" in text for text in process.stderr)
+                    process.send_signal(signal.SIGINT)
+                    rest = process.stderr.read()
+    assert "Finished server process" in rest
+    assert "Traceback" not in rest
 
 
 def test_a_configuration_of_pywb_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

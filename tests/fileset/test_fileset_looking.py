@@ -460,6 +460,8 @@ def test_bags_are_valid(one: Filesets, platform: Platform, tmp_path: Path) -> No
 @pytest.mark.parametrize("form", ["bagit", "ro-crate", "folder"])
 def test_an_interrupted_export_is_continued(one: Filesets, tmp_path: Path, form: str) -> None:
     target, words = tmp_path / "target", ("export", "10.5281/zenodo.7", "--as", form)
+    target.mkdir()
+    (target / "~unfinished-export").touch()
     whole = exported(one, form, tmp_path)
     data = bytes_of("data/P Q.csv", 10)
     (path,) = [path for path in Path(one.config.store_path).rglob("*") if path.is_file() and path.read_bytes() == data]
