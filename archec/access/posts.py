@@ -10,6 +10,7 @@ import io
 import json
 import math
 import re
+import sys
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from typing import IO, NamedTuple
@@ -17,7 +18,7 @@ from urllib.parse import unquote_plus, urlencode
 
 from archec.access.index_files import lines_of
 from archec.access.query import uri_of
-from archec.access.record import header, parse_headers, read_file
+from archec.access.record import exactly, header, parse_headers, read_file
 from archec.errors import UsageError
 from archec.ids import urlkey
 
@@ -33,23 +34,30 @@ _NOT_IN_KEYS = re.compile(r"[\r\n\t]|#.*|[ \f\v\r\n\t]+\Z", re.S)
 """Removed from arguments, as the URL parser of pywb does, although a body may contain it."""
 _BOUNDARY = re.compile(r"[ -~]{0,200}[!-~]")
 _PARAMETER = re.compile(r';\s*([^=;\s]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)')
+_OF_CONNECTION = frozenset({
+    "host", "content-length", "connection", "transfer-encoding", "accept-encoding", "expect", "keep-alive",
+    "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade",
+})  # fmt: skip
+_LENGTH = re.compile("[0-9]{1,18}")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _REQUEST_LINE = re.compile(r"([A-Z]{1,20}) (\S+)(?: HTTP/[0-9.]+)?")
 
 
 class PostedBody:
-    """The bytes of a file from ``begin`` on. Not for concurrent use."""
+    """The bytes of a file from ``begin`` on, at most ``most``. Not for concurrent use."""
 
-    def __init__(self, file: IO[bytes] | None = None, begin: int = 0) -> None:
+    def __init__(self, file: IO[bytes] | None = None, begin: int = 0, most: int = sys.maxsize) -> None:
         self._file, self._begin = file or io.BytesIO(), begin
-        self.size = self._file.seek(0, io.SEEK_END) - begin
+        self.size = min(self._file.seek(0, io.SEEK_END) - begin, most)
 
     def first(self, most: int) -> bytes:
         """The first ``most`` bytes, or fewer."""
         self._file.seek(self._begin)
-        return self._file.read(most)
+        return self._file.read(min(most, self.size))
 
-    def behind(self, size: int) -> PostedBody:
-        return PostedBody(self._file, self._begin + size)
+    def behind(self, size: int, most: int = sys.maxsize) -> PostedBody:
+        return PostedBody(self._file, self._begin + size, most)
 
     def lines(self) -> Iterator[bytes]:
         self._file.seek(self._begin)
@@ -57,7 +65,7 @@ class PostedBody:
 
     def pieces(self) -> AsyncIterator[bytes]:
         self._file.seek(self._begin)
-        return read_file(self._file)
+        return exactly(read_file(self._file), self.size)
 
 
 class Asked(NamedTuple):
@@ -66,6 +74,14 @@ class Asked(NamedTuple):
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
     body: PostedBody | None = None
+
+    def sent_headers(self) -> dict[str, str]:
+        """The headers to send, without those of the connection. Repeated ones are joined."""
+        found: dict[str, tuple[str, list[str]]] = {}
+        for name, value in self.headers:
+            if name.lower() not in _OF_CONNECTION:
+                found.setdefault(name.lower(), (name, []))[1].append(value)
+        return {name: ("; " if key == "cookie" else ", ").join(values) for key, (name, values) in found.items()}
 
 
 def parse_request(data: PostedBody) -> Asked:
@@ -78,8 +94,15 @@ def parse_request(data: PostedBody) -> Asked:
     match = _REQUEST_LINE.fullmatch(first.strip().decode("latin-1"))
     if match is None or (end is None and data.size > _MAX_HEAD):
         raise UsageError("the body is not a request such as 'GET /'")
-    body = data.behind(end.end()) if end is not None else None
-    return Asked(match[1], tuple(parse_headers(rest)), body)
+    headers = parse_headers(rest)
+    for name, value in headers:
+        if not _HEADER_NAME.fullmatch(name) or _CONTROL.search(value):
+            raise UsageError(f"the request in the body has an invalid header {name[:40]!r}")
+    if header(headers, "transfer-encoding"):
+        raise UsageError("the request in the body must not be chunked")
+    length = header(headers, "content-length")
+    most = int(length) if _LENGTH.fullmatch(length) else sys.maxsize
+    return Asked(match[1], tuple(headers), data.behind(end.end(), most) if end is not None else None)
 
 
 def key_of_request(url: str, asked: Asked) -> str:
@@ -102,7 +125,7 @@ def _as_query(asked: Asked) -> str:
     body = asked.body.first(_MAX_KEYED) if asked.body is not None else b""
     size = header(asked.headers, "content-length")
     if size:
-        body = body[: int(size)] if re.fullmatch("[0-9]{1,18}", size) else b""
+        body = body[: int(size)] if _LENGTH.fullmatch(size) else b""
     kind = header(asked.headers, "content-type")
     mime = kind.lower()
     if not body:

@@ -30,7 +30,6 @@ _BEGINNING = 1 << 17
 """Bytes of a body that must arrive within the timeout."""
 _IN_MEMORY = 1 << 20
 _DROPPED = frozenset({"link", "memento-datetime", "transfer-encoding", "connection", "keep-alive", "content-length"})
-_OF_CONNECTION = frozenset({"host", "content-length", "connection", "transfer-encoding", "accept-encoding"})
 _REPLAY = re.compile(r"/[0-9]{1,17}(?:[a-z]{2}_)?/((?:https?|ftp)://.*)", re.S)
 
 
@@ -59,8 +58,7 @@ class ReplayLoader:
     async def _answered(self, stack: AsyncExitStack, row: Row, url: str, asked: Asked) -> tuple[Response, str]:
         """The response for a row and its URL. Redirects on the live web are captures, too, and are not followed."""
         if row.origin.type == "live":
-            headers = {name: value for name, value in asked.headers if name.lower() not in _OF_CONNECTION}
-            response = await self._web.send(asked.method, url, headers=headers, body=asked.body)
+            response = await self._web.send(asked.method, url, headers=asked.sent_headers(), body=asked.body)
             stack.push_async_callback(response.aclose)
             return response, url
         own = self._origins.get(row.origin.coll, "")

@@ -499,6 +499,14 @@ def test_the_live_web_is_for_those_with_the_right(base: str, there: Archives, ge
         raw = "POST / HTTP/1.1\r\nContent-Type: c/d\r\nX-Mine: 1\r\n\r\nbody"
         again = record(writer.post(f"/live/resource-post?url={target}", content=raw))
         assert (again.payload, there.asked[-1][2]["X-Mine"]) == (b"POST body", "1")
+        raw = "POST /\nCookie: a=1\nX: 1\nContent-Length: 4\nUpgrade: x\ncookie: b=2\nX: 2\n\nbody and more"
+        again = record(writer.post(f"/live/resource-post?url={target}", content=raw))
+        sent = there.asked[-1][2]
+        assert (again.payload, sent["Cookie"], sent["X"]) == (b"POST body", "a=1; b=2", "1, 2")
+        assert "Upgrade" not in sent
+        for wrong in ("X-\u00e9: 1", "X Y: 1", "X: a\rb", "X: a\0b", "Transfer-Encoding: chunked"):
+            answer = writer.post(f"/live/resource-post?url={target}", content=f"POST /\n{wrong}\n\nbody")
+            assert answer.status_code == 400, wrong
         large = b"x" * 300_000  # more than server.max_body allows elsewhere
         assert record(writer.post(f"/live/resource?url={target}", content=large)).payload == b"POST " + large
         raw = "POST /\n\n" + large.decode()
