@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -64,8 +65,8 @@ class Builder:
         for source in step.sources:
             path = self._config.path(source.path)
             if source.type in ("file", "zipnum"):
-                if not path.exists():
-                    _log.warning("collection source %s: %s does not exist", source.name, path)
+                if not os.path.exists(path):
+                    _log.warning("collection source %s: %s cannot be found", source.name, path)
                 local.append(FileSource(source.name, source.type, path))
             elif source.type == "archec":
                 local.append(self._archec(source, loaders))
@@ -107,8 +108,8 @@ class Builder:
         if source.path:
             path = self._config.path(source.path)
             try:
-                folder = path.parent if (path / "layout.json").exists() else path
-                file = folder / DEFAULT_FILE if path.is_dir() else path
+                folder = path.parent if os.path.exists(path / "layout.json") else path
+                file = folder / DEFAULT_FILE if os.path.isdir(path) else path
                 archive = self._stack.enter_context(opened(load(file, environ={})))
             except ArchecError as error:
                 _log.warning("collection source %s: %s", source.name, error)
@@ -129,6 +130,6 @@ class Builder:
         path = self._config.path(resource.place)
         if resource.kind == "wacz":
             return WaczResolver(path)
-        if resource.kind == "index" or (resource.kind == "path" and path.is_file()):
+        if resource.kind == "index" or (resource.kind == "path" and os.path.isfile(path)):
             return ListResolver(path)
         return PrefixResolver(str(path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import stat
 import tempfile
 import threading
 import weakref
@@ -193,7 +194,10 @@ class IndexFile:
         read or is not sorted. With ``at_once``, raises MayBlock instead of opening it, as it may have to be
         checked."""
         try:
-            stamp = stamp_of(os.stat(self.path))
+            status = os.stat(self.path)
+            if not stat.S_ISREG(status.st_mode):
+                raise SourceFailed(f"{self._shown}: is not a file")
+            stamp = stamp_of(status)
             known, found, lines = self._known
             if stamp != known or found is None or (lines is None and not found.fault):
                 if at_once:

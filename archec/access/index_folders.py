@@ -99,15 +99,19 @@ class FileSource(LocalSource):
                     self._files[path.name] = self._file(path, self.name)
             return [self._files[path.name] for path in paths]
         if self._listed[0] != status.st_mtime_ns or self._listed[1] < status.st_mtime + _SETTLED:
-            self._list(status)
+            try:
+                self._list(status)
+            except OSError as error:
+                errors[self.name] = f"{self.name}: cannot be read: {error.strerror}"
+                return []
         if not self._files:
-            below = "; its directory indexes has" if (self._path / "indexes").is_dir() else ""
+            below = "; its directory indexes has" if os.path.isdir(self._path / "indexes") else ""
             errors[self.name] = f"{self.name}: the directory has no index files{below}"
         return list(self._files.values())
 
     def _list(self, status: os.stat_result) -> None:
         endings = (*ENDINGS, *SUMMARIES)
-        names = {entry.name for entry in os.scandir(self._path) if entry.name.endswith(endings) and entry.is_file()}
+        names = {entry.name for entry in os.scandir(self._path) if entry.name.endswith(endings) and _may_be_file(entry)}
         if any(name.endswith(SUMMARIES) for name in names):  # compressed files are the blocks of a ZipNum index
             names = {name for name in names if not name.endswith(".gz")}
         self._files = {
@@ -120,3 +124,11 @@ class FileSource(LocalSource):
         if self.type == "zipnum" or path.name.endswith(SUMMARIES):
             return ZipNumFile(path, name, self._packed and self._packed / path.name)
         return IndexFile(path, name, shown_path=self._packed and self._packed / path.name)
+
+
+def _may_be_file(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a file, or a link whose target cannot be found, which is an error once it is opened."""
+    try:
+        return stat.S_ISREG(entry.stat().st_mode)
+    except OSError:
+        return True

@@ -115,7 +115,7 @@ class ZipNum:
             return self._places[part]
         name = Path(part).name
         for ending in _ENDINGS:
-            if (self._folder / (name + ending)).is_file():
+            if os.path.isfile(self._folder / (name + ending)):
                 return self._folder / (name + ending)
         raise SourceFailed(f"{self._name}: there is no part {name}")
 
@@ -154,7 +154,7 @@ def _places(summary: Path) -> dict[str, Path]:
             part, *paths = line.split("\t")
             for path in map(Path, paths):
                 near = [path] if path.is_absolute() else [summary.parent / path, Path.cwd() / path]
-                found = next((one for one in [*near, summary.parent / path.name] if one.is_file()), None)
+                found = next((one for one in [*near, summary.parent / path.name] if os.path.isfile(one)), None)
                 if found is not None:
                     places.setdefault(part, found)
     return places

@@ -137,7 +137,7 @@ def _resolved(path: str, base: Path) -> str:
 def _folders(root: Path, indexes: str, archives: list[Any]) -> dict[str, Any]:
     """Returns a collection for each directory below ``collections_root``, as pywb does."""
     try:
-        names = sorted(path.name for path in root.iterdir() if (path / indexes).is_dir())
+        names = sorted(path.name for path in root.iterdir() if os.path.isdir(path / indexes))
     except OSError:
         return {}
     for name in names:

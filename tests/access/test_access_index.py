@@ -202,6 +202,22 @@ def test_a_missing_folder_is_an_empty_source(get: httpx.Client) -> None:
     assert "missing" not in get.get("/healthz").text
 
 
+def test_what_is_no_file_costs_nothing_else(tmp_path: Path) -> None:
+    write_index(tmp_path / "one" / "a.cdxj", [line("http://a.org/", "20140101000000")])
+    (tmp_path / "one" / "loop.cdxj").symlink_to("loop.cdxj")
+    (tmp_path / "one" / "lost.cdxj").symlink_to("nothing")
+    (tmp_path / "one" / "folder.cdxj").mkdir()
+    os.mkfifo(tmp_path / "pipe.cdxj")
+    config = configured(tmp_path, "collections: {one: ./one, pipe: ./pipe.cdxj}")
+    give_tokens(config)
+    with serving(config) as url, client(url) as get:
+        answer = get.get("/one/index?url=a.org")
+        assert answer.text.startswith("org,a)/ 20140101000000")
+        assert set(json.loads(answer.headers["reserrors"])) == {"one:loop.cdxj", "one:lost.cdxj"}
+        answer = get.get("/pipe/index?url=a.org")
+        assert json.loads(answer.headers["reserrors"]) == {"pipe": f"{tmp_path}/pipe.cdxj: is not a file"}
+
+
 def test_groups_and_sequences(get: httpx.Client) -> None:
     assert [row["source"] for row in found(get, "url=example.org&from=2015&to=2015", "both")] == ["two", "one:a.cdxj"]
     assert {row["source-coll"] for row in found(get, "url=example.org&sources=two", "both")} == {"two"}

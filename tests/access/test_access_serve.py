@@ -47,7 +47,7 @@ def test_a_server_needs_no_archive(tmp_path: Path) -> None:
     before = sorted(path for path in tmp_path.rglob("*"))
     with served(tmp_path) as (url, said), client(url) as get:
         assert len([text for text in said if "no archive" in text]) == 1
-        assert len([text for text in said if "none: " in text and "does not exist" in text]) == 1
+        assert len([text for text in said if "none: " in text and "cannot be found" in text]) == 1
         assert [httpx.get(f"{url}/oai{path}").status_code for path in ("", "?verb=Identify", "/x")] == [503] * 3
         assert httpx.post(f"{url}/oai", data={"verb": "Identify"}).status_code == 503
         assert get.get("/a/index?url=a.org").text
