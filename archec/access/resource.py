@@ -71,9 +71,11 @@ async def load(lookup: Lookup, query: Query, asked: Asked = _GET, *, spelled: st
                 continue
             try:
                 async with ClosedOnFailure(record.close):
+                    record = await resolved(lookup, row, record)
+                async with ClosedOnFailure(record.close):
                     if row.origin.type != "live" and is_self_redirect(record, row.url):
                         raise SourceFailed(f"Self Redirect {row.url} -> {record.http_header('location')[:200]}")
-                    return Loaded(row, await resolved(lookup, row, record))
+                    return Loaded(row, record)
             except SourceFailed as error:
                 lookup.errors[row.origin.source] = error.message
     raise refused or lookup.viewer.refusal(404, _NOT_FOUND, lookup.errors)

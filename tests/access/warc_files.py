@@ -47,14 +47,14 @@ class Crawl:
             self._writer.write_record(record)
 
     def revisit(self, url: str, stamp: str, original: Any, *, status: str = "200 OK") -> Any:
-        """A revisit of another record."""
+        """A revisit of another record, without an HTTP header if ``status`` is empty."""
         head = StatusAndHeaders(status, [("Content-Type", "text/html"), ("X-Visit", "second")], protocol="HTTP/1.1")
         record = self._writer.create_revisit_record(
             url,
             original.rec_headers.get_header("WARC-Payload-Digest"),
             original.rec_headers.get_header("WARC-Target-URI"),
             original.rec_headers.get_header("WARC-Date"),
-            http_headers=head,
+            http_headers=head if status else None,
             warc_headers_dict={
                 "WARC-Date": date(stamp),
                 "WARC-Refers-To": original.rec_headers.get_header("WARC-Record-ID"),
