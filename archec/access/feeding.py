@@ -99,7 +99,7 @@ def _key(row: Row) -> str:
         return row.urlkey
     method = row.text("method")
     try:
-        if method not in ("", "GET", "HEAD"):
+        if method not in ("", "GET"):
             return key_of_method(row.url, method, row.text("requestBody"))
         return key_of(row.url)
     except UsageError:

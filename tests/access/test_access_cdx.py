@@ -311,6 +311,10 @@ def test_the_lines_that_are_added_mean_what_their_sender_says(tmp_path: Path) ->
         assert writer.post("/a?badLines=skip", content=header + too_long + one).text == "Added 1 records\n"
         (row,) = rows(writer.get("/a/index?url=n.org/*&output=json").text)
         assert (row["url"], row["length"], row["offset"], "redirect" in row) == ("http://n.org/1", "77", "5", False)
+        head = b'- 20140101000000 {"url": "http://head.org/", "method": "HEAD"}'
+        assert writer.post("/a", content=head).text == "Added 1 records\n"
+        assert writer.get("/a/index?url=http://head.org/").text == ""
+        assert writer.get("/a/index?url=http://head.org/?__wb_method=HEAD").text
         for wrong in (b" CDX N b a a\n", b" CDX a b\n"):
             assert writer.post("/a", content=wrong + one).status_code == 400
         packed = writer.post("/a?badLines=skip", content=gzip.compress(one), headers={"Content-Encoding": "gzip"})
