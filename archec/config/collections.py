@@ -37,7 +37,7 @@ KEYS: Mapping[str, str] = {
     "timeout": "index_timeout",
 }
 """The keys of a collection, with their aliases, and the settings they stand for."""
-_SOURCE_KEYS: Mapping[str, tuple[str, ...]] = {
+SOURCE_KEYS: Mapping[str, tuple[str, ...]] = {
     "file": ("path",),
     "zipnum": ("path",),
     "warc": ("path",),
@@ -49,6 +49,7 @@ _SOURCE_KEYS: Mapping[str, tuple[str, ...]] = {
     "wb-memento": ("timegate_url", "timemap_url", "replay_url"),
     "live": (),
 }
+"""The keys of an index by its type."""
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "archec": (),
     "cdx": ("api_url",),
@@ -217,10 +218,10 @@ def _source(where: str, name: str, value: Any) -> dict[str, Any]:
     kind = value.get("type")
     if kind == "xmlquery":
         raise Misfit(f"{where}: {_REFUSED['xmlquery']}")
-    if not isinstance(kind, str) or kind not in _SOURCE_KEYS:
-        shown = "needs a type" if kind is None else f"unknown type {kind}{nearest(str(kind), _SOURCE_KEYS)}"
-        raise Misfit(f"{where}: {shown}; types are {', '.join(_SOURCE_KEYS)}")
-    known = _SOURCE_KEYS[kind]
+    if not isinstance(kind, str) or kind not in SOURCE_KEYS:
+        shown = "needs a type" if kind is None else f"unknown type {kind}{nearest(str(kind), SOURCE_KEYS)}"
+        raise Misfit(f"{where}: {shown}; types are {', '.join(SOURCE_KEYS)}")
+    known = SOURCE_KEYS[kind]
     made: dict[str, Any] = {"name": name, "type": "memento" if kind == "wb-memento" else kind}
     for key, item in value.items():
         if key == "type":
@@ -235,14 +236,14 @@ def _source(where: str, name: str, value: Any) -> dict[str, Any]:
 
 def _completed(where: str, kind: str, made: dict[str, Any]) -> dict[str, Any]:
     """A source with all required keys, each with a valid value."""
-    for key in _REQUIRED.get(kind, _SOURCE_KEYS[kind]):
+    for key in _REQUIRED.get(kind, SOURCE_KEYS[kind]):
         if key not in made:
             raise Misfit(f"{where}: type {kind} needs {key}")
     if made["type"] == "memento" and not ("timegate_url" in made or "timemap_url" in made):
         raise Misfit(f"{where}: type {kind} needs timegate_url, timemap_url or both")
     if kind == "cdx":
         made.setdefault("replay_url", _replay_of(made["api_url"], ""))
-    for key in (key for key in _SOURCE_KEYS[kind] if key in made):
+    for key in (key for key in SOURCE_KEYS[kind] if key in made):
         if key == "path":
             made[key] = _path(where, made[key])
         elif key == "redis_url":

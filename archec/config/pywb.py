@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from archec.config.collections import KEYS, CollectionConfig, Misfit, ResourceConfig, check_name, read_collections
+from archec.config.collections import (
+    KEYS,
+    SOURCE_KEYS,
+    CollectionConfig,
+    Misfit,
+    ResourceConfig,
+    check_name,
+    read_collections,
+)
 from archec.config.file import load, read_yaml
 from archec.config.model import DEFAULT_FILE, Config
 from archec.errors import ConfigError, unreadable
@@ -113,6 +121,20 @@ def _other_keys(collection: Any, own: Collection[str] = KEYS) -> Iterator[str]:
     yield from (str(key) for key in collection if _is_ignored(key, used))
     for step in steps if isinstance(steps, list) else ():
         yield from (f"sequence.{key}" for key in _other_keys(step, _STEP_KEYS))
+    group = collection.get("index_group")
+    indexes = {f"index_group.{name}": one for name, one in group.items()} if isinstance(group, dict) else {}
+    for name, index in {"index": collection.get("index"), **indexes}.items():
+        used_keys = _index(index)
+        yield from (f"{name}.{key}" for key in (index if isinstance(index, dict) else ()) if key not in used_keys)
+
+
+def _index(value: Any) -> Any:
+    """An index without the settings that archec ignores, if it has a type."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in SOURCE_KEYS:
+        return value
+    own = ("type", *SOURCE_KEYS[kind])
+    return {key: item for key, item in value.items() if not _is_ignored(key, own)}
 
 
 def _is_ignored(key: Any, own: Collection[str]) -> bool:
@@ -186,7 +208,9 @@ def _with_archives(value: dict[str, Any], archives: list[Any], own: Collection[s
         return {
             "sequence": [_with_archives(one, archives, _STEP_KEYS) if isinstance(one, dict) else one for one in steps]
         }
-    value = {key: item for key, item in value.items() if not _is_ignored(key, own)}
+    value = {key: _index(item) for key, item in value.items() if not _is_ignored(key, own)}
+    if isinstance(value.get("index_group"), dict):
+        value["index_group"] = {name: _index(item) for name, item in value["index_group"].items()}
     timeout = value.get("timeout")
     if isinstance(timeout, str) and re.fullmatch("[0-9]{1,9}", timeout):
         value["timeout"] = timeout = int(timeout)

@@ -253,7 +253,11 @@ archive_paths: ./warcs
 collections:
   every: $all
   plain: ./index
-  group: {index_group: {ia: 'cdx+http://h/cdx /web/'}, timeout: 0.0, acl_paths: ./acl, title: x}
+  group:
+    index_group: {ia: 'cdx+http://h/cdx /web/', near: {type: file, path: ./near, archive_paths: ./w}}
+    timeout: 0.0
+    acl_paths: ./acl
+    title: x
   seq:
     name: x
     timeout: 3
@@ -261,7 +265,7 @@ collections:
 """)
     monkeypatch.setenv("INDEXES", "/indexes")
     found = load_pywb(file)
-    ignored = ("debug", "framed_replay", "group.acl_paths", "group.title")
+    ignored = ("debug", "framed_replay", "group.acl_paths", "group.title", "group.index_group.near.archive_paths")
     assert found.ignored == (*ignored, "seq.name", "seq.timeout", "seq.sequence.acl_paths")
     by_name = {one.name: one for one in found.collections}
     assert set(by_name) == {"one", "two", "every", "plain", "group", "seq"}
