@@ -92,7 +92,7 @@ def _query(query: str) -> str:
         text = _without_last(session, text)
     if not text:
         return ""
-    return "?" + "&".join(sorted(text.split("&"), key=lambda argument: argument.partition("=")[::2]))
+    return "?" + "&".join(sorted(text.split("&"), key=lambda argument: argument.split("=", 1)))
 
 
 def _without_last(pattern: re.Pattern[str], text: str) -> str:

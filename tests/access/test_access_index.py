@@ -276,6 +276,7 @@ def test_messages_of_pywb_are_its_words(get: httpx.Client) -> None:
     [
         ("http://www.Shop.org:80/a b", "org,shop)/a%20b"),
         ("https://user:pw@shop.org:8443/p", "org,shop:8443)/p"),
+        ("http://shop.org/?b&a=&a", "org,shop)/?a&a=&b"),
         ("urn:pageinfo:http://shop.org/", "urn:pageinfo:http://shop.org"),
         ("urn:text:https://Shop.org/A b/?d=1&c=2#e", "urn:text:https://shop.org/a%20b?c=2&d=1"),
         ("mailto:A@b.c", "mailto:a@b.c"),
