@@ -18,7 +18,7 @@ from archec.access.exchange import HTML, JSON, Exchange, answer
 from archec.access.feeding import add, parse_rows, remove
 from archec.access.index import answer_index, list_sources
 from archec.access.memento import Addresses, Lost
-from archec.access.posts import Asked, PostedBody, key_of_request, parse_request
+from archec.access.posts import Asked, PostedBody, parse_request, url_of_request
 from archec.access.query import Query, all_of, parse_query, whole_url
 from archec.access.record import ClosedOnFailure
 from archec.access.replay import answer_replay
@@ -196,7 +196,7 @@ class Api:
         exchange.note["url"] = url
         return parse_query(
             exchange.take,
-            key=key_of_request(url, asked),
+            posted=url_of_request(url, asked),
             may_live=viewer.allows("live"),
             may_push_limit=viewer.rules.are_trivial,
         )

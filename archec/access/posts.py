@@ -22,6 +22,8 @@ from archec.access.record import exactly, header, parse_headers, read_file
 from archec.errors import UsageError
 from archec.ids import urlkey
 
+METHOD = "__wb_method="
+"""The argument of a URL that names the method of a request."""
 _MAX_QUERY = 4096
 """Characters of a body that become arguments. Escaped, one of them may take 12 characters in the body."""
 _MAX_HEAD = 1 << 18
@@ -106,18 +108,28 @@ def parse_request(data: PostedBody) -> Asked:
 
 
 def key_of_request(url: str, asked: Asked) -> str:
-    """The key of a request: that of the URL with the method, and for POST and PUT the body, appended as arguments. ""
-    for GET and HEAD, whose key is that of the URL alone. Raises UsageError."""
+    """The key of :func:`url_of_request`. Raises UsageError."""
+    posted = url_of_request(url, asked)
+    return urlkey(posted) if posted else ""
+
+
+def url_of_request(url: str, asked: Asked) -> str:
+    """The URL under which a request is indexed: with the method and for POST and PUT the body, appended as arguments.
+    "" for GET and HEAD, which are under the URL alone. Raises UsageError."""
     if asked.method in ("GET", "HEAD") or not url:
         return ""
-    return key_of_method(url, asked.method, _as_query(asked) if asked.method in ("POST", "PUT") else "")
+    return _url_of_method(url, asked.method, _as_query(asked) if asked.method in ("POST", "PUT") else "")
 
 
 def key_of_method(url: str, method: str, query: str) -> str:
     """The key of a URL with the method and, if there are any, the arguments of a body appended. Raises UsageError."""
+    return urlkey(_url_of_method(url, method, query))
+
+
+def _url_of_method(url: str, method: str, query: str) -> str:
     uri = uri_of(url)
-    arguments = f"__wb_method={method}" + (f"&{query[:_MAX_QUERY]}" if query else "")
-    return urlkey(uri + ("&" if "?" in uri else "?") + _NOT_IN_KEYS.sub("", arguments))
+    arguments = f"{METHOD}{method}" + (f"&{query[:_MAX_QUERY]}" if query else "")
+    return uri + ("&" if "?" in uri else "?") + _NOT_IN_KEYS.sub("", arguments)
 
 
 def _as_query(asked: Asked) -> str:

@@ -114,7 +114,8 @@ class Query(Struct, frozen=True):
     rows. ``collapse_time`` is -1 if rows are not collapsed. ``sources`` are the sources to query, ``not_sources`` those
     to skip. ``fields`` are the fields to return. ``take`` has the parameters as received, for remote sources.
     ``show_source``: rows name their source. ``may_live``: the viewer may use the live web. ``may_push_limit``: the
-    viewer sees all rows, so remote sources may apply the limit. ``page_size`` is 0 for the usual one."""
+    viewer sees all rows, so remote sources may apply the limit. ``page_size`` is 0 for the usual one. ``posted`` is the
+    URL under which the request is indexed, if it is not a GET."""
 
     url: str
     match: MatchType
@@ -136,6 +137,7 @@ class Query(Struct, frozen=True):
     may_live: bool = False
     may_push_limit: bool = False
     page_size: int = 0
+    posted: str = ""
 
     @property
     def key(self) -> str:
@@ -166,8 +168,8 @@ class Query(Struct, frozen=True):
         return (not self.sources or name in self.sources) and name not in self.not_sources
 
 
-def parse_query(take: Arguments, *, key: str = "", may_live: bool = False, may_push_limit: bool = False) -> Query:
-    """Validates parameters. ``key`` replaces the key of the URL, as a POST is indexed under its own.
+def parse_query(take: Arguments, *, posted: str = "", may_live: bool = False, may_push_limit: bool = False) -> Query:
+    """Validates parameters. ``posted`` is the URL under which a POST is indexed.
 
     Raises UsageError, which names the parameter.
     """
@@ -191,7 +193,7 @@ def parse_query(take: Arguments, *, key: str = "", may_live: bool = False, may_p
     return Query(
         url,
         match,
-        key_range(url, match, key),
+        key_range(url, match, urlkey(posted) if posted else ""),
         closest,
         checked("from", since).ljust(14, "0") if since else "",
         upper(checked("to", until)) if until else "",
@@ -209,6 +211,7 @@ def parse_query(take: Arguments, *, key: str = "", may_live: bool = False, may_p
         may_live,
         may_push_limit,
         take.number("pageSize", 0, least=1),
+        posted,
     )
 
 

@@ -136,7 +136,7 @@ class CdxSource(RemoteSource):
         here."""
         is_ia, take, order = self._is_ia, query.take, query.source_order
         closest = query.closest if order == "closest" else ""
-        stated = {"url": query.url, "closest": closest, "timestamp": query.closest}
+        stated = {"url": query.posted or query.url, "closest": closest, "timestamp": query.closest}
         url = self._api_url.filled({**take.first, **named, **stated})
         is_sorted = closest or (order == "reverse" and not is_ia)
         resolves = query.resolve_revisits  # before all others, among rows of all times

@@ -12,7 +12,7 @@ from http.client import responses
 from typing import TypeVar
 
 from archec.access.errors import NotInTime, Refused, SourceFailed
-from archec.access.posts import Asked
+from archec.access.posts import METHOD, Asked
 from archec.access.record import ClosedOnFailure, Record, exactly, read_file, read_record
 from archec.access.remote import Web, arriving, errors_reported_in, followed, spooled
 from archec.access.rows import Row
@@ -47,6 +47,8 @@ class ReplayLoader:
         url = row.text("load_url")
         if not url or row.origin.type not in REMOTE:
             return None
+        if row.origin.type != "live" and METHOD in row.urlkey and METHOD not in row.url:
+            raise SourceFailed("its capture is no answer to GET, with which it would be loaded")
         if row.origin.type == "live" and asked.method not in self._methods:
             raise Refused(405, f"{asked.method} is not allowed on the live web", (("Allow", ", ".join(self._methods)),))
         stack = AsyncExitStack()

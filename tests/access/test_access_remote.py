@@ -358,6 +358,26 @@ def test_what_an_archec_says_of_its_sources_is_passed_on(tmp_path: Path) -> None
             assert "near: gone.warc.gz" in json.loads(loaded.headers["reserrors"])["f"]
 
 
+def test_posts_are_looked_up_in_other_indexes_but_not_loaded_with_get(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response(U, STAMPS[0], b"shown")
+    crawl.response(U, STAMPS[0], b"posted")
+    shown, posted = crawl.close()
+    write_index(tmp_path / "a.cdxj", [shown, posted.replace(b" ", b"?__wb_method=post&k=v ", 1)])
+    behind = configured(tmp_path, "collections: {a: {index: a.cdxj, resource: ./w}}\naccess: {open: content}")
+    (tmp_path / "front").mkdir()
+    with serving(behind) as url:
+        source = f"'cdx+{url}/a/cdx'"
+        colls = f"{{files: {{index: {source}, resource: ../w}}, replay: {source}}}"
+        front = configured(tmp_path / "front", f"collections: {colls}\naccess: {{open: content}}")
+        with serving(front) as base, client(base, "") as get:
+            assert record(get.post(f"/files/resource?url={U}", data={"k": "v"})).payload == b"posted"
+            assert get.post(f"/files/resource?url={U}", data={"k": "w"}).json() == {"message": "No Resource Found"}
+            answer = get.post(f"/replay/resource?url={U}", data={"k": "v"})
+            assert (answer.status_code, "GET" in answer.json()["errors"]["replay"]) == (404, True)
+            assert record(get.get(f"/replay/resource?url={U}")).payload == b"shown"
+
+
 def test_an_index_that_cannot_reverse_many_captures_says_what_to_do(
     get: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
