@@ -58,12 +58,17 @@ class _Lines(io.BufferedReader):
 
 class _Found(NamedTuple):
     """What the index needs of a record. ``pair`` is the same for a request and its response. A request has no
-    ``fields``, but the ``key`` of its response: "" if that is the key of its URL."""
+    ``fields``, but the ``key`` of its response: "" if that is the key of its URL. ``id`` is that of the response, "" in
+    a request that does not name it."""
 
     pair: str
     key: str = ""
+    id: str = ""
     stamp: str = ""
     fields: Mapping[str, str] = {}
+
+    def answers(self, request: _Found) -> bool:
+        return self.pair == request.pair and request.id in ("", self.id)
 
 
 class _DamagedFile(Exception):
@@ -172,20 +177,23 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
 def _paired(records: Records[_Found], name: str) -> Iterator[_Found]:
     """Yields what was found in the records that get a row, under the key of the request that precedes or follows it.
     Raises _DamagedFile for a record that cannot be parsed."""
-    request = _Found("")
+    request: _Found | None = None
     waiting: _Found | None = None
+    is_paired = False
     try:
         for offset, length, found in records:
             if not found.fields:
-                request = found
-                if waiting is not None and request.key and request.pair == waiting.pair:
-                    waiting = waiting._replace(key=request.key)
+                if waiting is not None and not is_paired and waiting.answers(found):
+                    waiting, is_paired = waiting._replace(key=found.key), True
+                else:
+                    request = found
                 continue
             if waiting is not None:
                 yield waiting
             fields = {**found.fields, "length": str(length), "offset": str(offset), "filename": name}
-            key = request.key if request.pair == found.pair else ""
-            waiting = found._replace(key=key, fields=fields)
+            key = request.key if request is not None and found.answers(request) else None
+            request, is_paired = None, key is not None
+            waiting = found._replace(key=key or "", fields=fields)
     except _UNPARSABLE as error:
         if waiting is not None:
             yield waiting
@@ -211,7 +219,7 @@ def _look(line: bytes, header: Mapping[bytes, bytes], block: Block) -> _Found | 
     is_page = url.startswith(ArcWarcRecordLoader.HTTP_SCHEMES)
     is_http = is_page and block.left > 0
     if kind == "request" and url:
-        return _Found(url + date, _posted(stream, url) if is_http else "")
+        return _Found(url + date, _posted(stream, url) if is_http else "", text(b"warc-concurrent-to"))
     if kind not in _KINDS or not url or (kind == "metadata" and is_page and any(map(header.get, _OF_ANOTHER))):
         return None
     http: StatusAndHeaders | None = None
@@ -231,7 +239,7 @@ def _look(line: bytes, header: Mapping[bytes, bytes], block: Block) -> _Found | 
     mime = "warc/revisit" if kind == "revisit" else re.split(r"[;\s]", mime.strip(), maxsplit=1)[0] or "unk"
     status = http.get_statuscode() if http is not None else ""
     fields = {"url": url, "mime": mime, **({"status": status} if status.isdecimal() else {}), "digest": digest}
-    return _Found(url + date, "", of_date(date).ljust(14, "0"), fields)
+    return _Found(url + date, "", text(b"warc-record-id"), of_date(date).ljust(14, "0"), fields)
 
 
 def _posted(stream: io.BufferedReader[Any], url: str) -> str:

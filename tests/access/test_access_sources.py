@@ -422,6 +422,24 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
             assert "cut.warc: is truncated in the record at 0" in run.stderr
 
 
+@pytest.mark.parametrize("is_request_first", [True, False])
+def test_each_of_several_posts_in_a_second_has_its_own_response(tmp_path: Path, *, is_request_first: bool) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    for body in ("1", "2", "3"):
+        if is_request_first:
+            crawl.request("http://p.org/", S, f"k={body}".encode(), "application/x-www-form-urlencoded")
+        crawl.response("http://p.org/", S, body.encode())
+        if not is_request_first:
+            crawl.request("http://p.org/", S, f"k={body}".encode(), "application/x-www-form-urlencoded")
+    crawl.close()
+    assert CliRunner().invoke(access, ["index", str(tmp_path / "w")]).exit_code == 0
+    config = configured(tmp_path, "collections: {w: warc+./w}\naccess: {open: content}")
+    with serving(config) as base, client(base, "") as get:
+        for body in ("1", "2", "3"):
+            loaded = get.post("/w/resource?url=p.org", data={"k": body})
+            assert loaded.content.endswith(f"\r\n\r\n{body}\r\n\r\n".encode())
+
+
 def test_metadata_of_another_record_is_no_capture(tmp_path: Path) -> None:
     """Heritrix writes one with the URL and the time of each response."""
     crawl = Crawl(tmp_path / "w" / "a.warc.gz")
