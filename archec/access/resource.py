@@ -16,8 +16,8 @@ from archec.access.errors import NotInTime, Refused, SourceFailed
 from archec.access.exchange import answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
 from archec.access.ordering import spelled_first
-from archec.access.posts import Asked
-from archec.access.query import Query, all_of, joined, key_of, parse_filters
+from archec.access.posts import METHOD, Asked
+from archec.access.query import Query, all_of, joined, key_of, key_range, parse_filters
 from archec.access.record import END, ClosedOnFailure, Record
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
@@ -153,6 +153,8 @@ async def _original(lookup: Lookup, row: Row, record: Record) -> Record | None:
     digest = _digest(record.get("WARC-Payload-Digest") or row.text("digest"))
     try:
         query = replace(all_of(url, wanted), filters=parse_filters(["!=mime:warc/revisit"]))
+        if METHOD in row.urlkey and url == row.url:
+            query = replace(query, range=key_range(url, "exact", row.urlkey))
     except UsageError:
         return None
     tried = 0

@@ -428,9 +428,11 @@ def test_each_of_several_posts_in_a_second_has_its_own_response(tmp_path: Path, 
     for body in ("1", "2", "3"):
         if is_request_first:
             crawl.request("http://p.org/", S, f"k={body}".encode(), "application/x-www-form-urlencoded")
-        crawl.response("http://p.org/", S, body.encode())
+        answer = crawl.response("http://p.org/", S, body.encode())
         if not is_request_first:
             crawl.request("http://p.org/", S, f"k={body}".encode(), "application/x-www-form-urlencoded")
+    crawl.revisit("http://p.org/", "20150101000000", answer)
+    crawl.request("http://p.org/", "20150101000000", b"k=3", "application/x-www-form-urlencoded")
     crawl.close()
     assert CliRunner().invoke(access, ["index", str(tmp_path / "w")]).exit_code == 0
     config = configured(tmp_path, "collections: {w: warc+./w}\naccess: {open: content}")
@@ -438,6 +440,9 @@ def test_each_of_several_posts_in_a_second_has_its_own_response(tmp_path: Path, 
         for body in ("1", "2", "3"):
             loaded = get.post("/w/resource?url=p.org", data={"k": body})
             assert loaded.content.endswith(f"\r\n\r\n{body}\r\n\r\n".encode())
+        again = get.post("/w/resource?url=p.org&closest=2015", data={"k": "3"})
+        assert again.headers["memento-datetime"] == "Thu, 01 Jan 2015 00:00:00 GMT"
+        assert again.content.endswith(b"\r\n\r\n3\r\n\r\n")
 
 
 def test_metadata_of_another_record_is_no_capture(tmp_path: Path) -> None:
