@@ -82,7 +82,7 @@ class ReplayLoader:
         shown = response.headers.get("content-length", "0") if response.request.method == "HEAD" else str(size)
         lines = [*http, ("Content-Length", shown)]
         status = f"HTTP/1.1 {response.status_code} {responses.get(response.status_code, '')}".rstrip()
-        head = "\r\n".join([status, *(f"{name}: {value}" for name, value in lines), "", ""]).encode("utf-8", "replace")
+        head = "\r\n".join([status, *(f"{name}: {value}" for name, value in lines), "", ""]).encode("latin-1")
         headers = [
             ("WARC-Type", "response"),
             ("WARC-Record-ID", f"<urn:uuid:{uuid.uuid4()}>"),

@@ -527,6 +527,9 @@ def test_the_live_web_is_for_those_with_the_right(base: str, there: Archives, ge
         for wrong in ("X-\u00e9: 1", "X Y: 1", "X: a\rb", "X: a\0b", "Transfer-Encoding: chunked"):
             answer = writer.post(f"/live/resource-post?url={target}", content=f"POST /\n{wrong}\n\nbody")
             assert answer.status_code == 400, wrong
+        raw = "POST /\nContent-Type: c/\u00e9\n\nbody"
+        kept = writer.post(f"/live/resource-post?url={target}", content=raw).content
+        assert "X-Type: c/\u00e9\r\n".encode() in kept  # the bytes of a header are as they were sent
         large = b"x" * 300_000  # more than server.max_body allows elsewhere
         assert record(writer.post(f"/live/resource?url={target}", content=large)).payload == b"POST " + large
         raw = "POST /\n\n" + large.decode()
