@@ -595,7 +595,8 @@ def test_other_checksums_and_guestbooks_of_dataverse(folder: Path, platform: Pla
         )]  # fmt: skip
         (result,) = filesets.ingest(url)
         assert result.status == "success-partial"
-        return (datetime.fromisoformat(result.due or "") - datetime.now(timezone.utc)).total_seconds() / 86400
+        due = datetime.fromisoformat((result.due or "").replace("Z", "+00:00"))  # for Python 3.10
+        return (due - datetime.now(timezone.utc)).total_seconds() / 86400
 
     def after(count: int) -> str:
         return (datetime.now(timezone.utc) + timedelta(count)).date().isoformat()

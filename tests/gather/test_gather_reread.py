@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -272,7 +273,7 @@ def test_everything_is_read_after_a_while_and_where_rules_change(config: Config,
     everything = [f"RePEc/aaa/sss/{name}" for name in ("0.rdf", "1.rdf", "2.rdf", "9.txt")]
     assert night(config, read) == ({"same": 6, "new": 1}, everything)
     assert night(config, read)[1] == []
-    with sqlite3.connect(config.memory("reading.sqlite")) as memory:
+    with closing(sqlite3.connect(config.memory("reading.sqlite"))) as memory, memory:
         memory.execute("UPDATE about SET value = value - 31 * 86400 WHERE key = 'since'")
     assert len(night(config, read)[1]) == 4
 

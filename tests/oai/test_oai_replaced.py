@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -90,12 +90,13 @@ class Replaced(World):
 
 
 @pytest.fixture
-def replaced(memory_path: Path) -> Replaced:
+def replaced(memory_path: Path) -> Iterator[Replaced]:
     made = Replaced(memory_path / "w")
     made.run(*(paper(f"RePEc:aaa:s:{n}", 0) for n in range(5)), file("http://h.org/a", 0))
     made.run(paper("RePEc:aaa:s:1", 0, title="changed"), paper("RePEc:aaa:s:2", 0, lost=True))
     made.run(*(paper(f"RePEc:aaa:s:new{n}", 0) for n in range(3)), file("http://h.org/b", 0))
-    return made
+    yield made
+    made.close()
 
 
 def test_a_first_run_that_comes_to_know_its_date_later(memory_path: Path) -> None:
@@ -110,6 +111,7 @@ def test_a_first_run_that_comes_to_know_its_date_later(memory_path: Path) -> Non
         world.follow()
     world.run(paper("RePEc:aaa:s:1", 0))
     assert set(world.harvested()) == {"oai:" + world.repository.domain + ":RePEc:aaa:s:1"}
+    world.close()
 
 
 def test_a_rebuild_changes_no_datestamp_and_ends_no_token(replaced: Replaced) -> None:
