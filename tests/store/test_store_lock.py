@@ -135,6 +135,6 @@ def test_a_held_file_in_its_place_is_not_written_to(flat: Layout) -> None:
     held = flat.root / LOCK
     held.write_bytes(b"held\n")
     held.chmod(0o444)
-    with pytest.raises((CorruptArchive, StorageFailed)), RunLock(flat):
+    with pytest.raises(CorruptArchive if os.access(held, os.W_OK) else StorageFailed), RunLock(flat):
         pass
     assert held.read_bytes() == b"held\n"
