@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus, urlencode
 
 from archec.access.index_files import lines_of
 from archec.access.query import uri_of
-from archec.access.record import exactly, header, parse_headers, read_file
+from archec.access.record import HEADER_NAME, exactly, header, parse_headers, read_file
 from archec.errors import UsageError
 from archec.ids import urlkey
 
@@ -41,7 +41,6 @@ _OF_CONNECTION = frozenset({
     "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade",
 })  # fmt: skip
 _LENGTH = re.compile("[0-9]{1,18}")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _REQUEST_LINE = re.compile(r"([A-Z]{1,20}) (\S+)(?: HTTP/[0-9.]+)?")
 
@@ -98,7 +97,7 @@ def parse_request(data: PostedBody) -> Asked:
         raise UsageError("the body is not a request such as 'GET /'")
     headers = parse_headers(rest)
     for name, value in headers:
-        if not _HEADER_NAME.fullmatch(name) or _CONTROL.search(value):
+        if not HEADER_NAME.fullmatch(name) or _CONTROL.search(value):
             raise UsageError(f"the request in the body has an invalid header {name[:40]!r}")
     if header(headers, "transfer-encoding"):
         raise UsageError("the request in the body must not be chunked")

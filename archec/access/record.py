@@ -37,6 +37,8 @@ _WITH_HTTP = ("response", "request", "revisit")
 _HTTP_HEAD = re.compile(rb"\s*(?:[A-Z]+[/ ]|[A-Za-z0-9-]+:)")
 """The beginning of an HTTP header. A response of HTTP/0.9 has none."""
 END = b"\r\n\r\n"
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header (a token of RFC 9110, section 5.6.2)."""
 SMALL = 1 << 16
 """Size in bytes up to which a body is read, and sent, as a whole."""
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from archec.access.exchange import Exchange, answer, as_uri
 from archec.access.memento import Addresses
 from archec.access.query import joined
-from archec.access.record import Record, dechunked, exactly
+from archec.access.record import HEADER_NAME, Record, dechunked, exactly
 from archec.access.remote_records import REMOTE
 from archec.access.resource import Loaded
 from archec.access.stamps import http_date
@@ -38,7 +38,6 @@ _UNSAFE = re.compile(
     r"|tk|(x-)?source-?map|x-robots-tag"  # of browsers
 )
 """Headers that are not passed on under their own names."""
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)", re.IGNORECASE)
 _CONTROL = re.compile(rb"[^\x20-\x7e\x80-\xff]")
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
@@ -148,7 +147,7 @@ def _held(record: Record, status: int, size: int) -> _HeldPart | None:
 def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> Iterator[tuple[bytes, bytes]]:
     for name, value in record.http_headers() if record.http else []:
         lowered = name.lower()
-        if not _TOKEN.fullmatch(name) or lowered == "content-type":
+        if not HEADER_NAME.fullmatch(name) or lowered == "content-type":
             continue
         if lowered == "location" and (target := joined(url, value)):
             yield b"location", f"{at.base}/{stamp}id_/{as_uri(target)}".encode("ascii")
