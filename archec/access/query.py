@@ -46,7 +46,7 @@ Argument = tuple[str, str]
 
 
 class Filter(NamedTuple):
-    """A test of a row: ``field`` (the whole line if empty) contains, equals (``=``) or matches (``~``) the value, or
+    """A test of a row: ``field`` (the whole row if empty) contains, equals (``=``) or matches (``~``) the value, or
     does not if ``inverted``. ``text`` is the filter as given."""
 
     text: str
@@ -55,7 +55,7 @@ class Filter(NamedTuple):
     inverted: bool
 
     def holds(self, row: Row) -> bool:
-        value = row.text(self.field) if self.field else row.line.decode("utf-8", "replace")
+        value = row.text(self.field) if self.field else row.whole
         return self.test(value) != self.inverted
 
 

@@ -130,4 +130,6 @@ def connect(url: str, timeout: float) -> tuple[redis.Redis, str]:
 
 
 def _reason(error: redis.RedisError) -> str:
+    if isinstance(error, redis.ResponseError):
+        return f"Redis refuses the request: {error}"
     return f"Redis does not answer: {type(error).__name__}"

@@ -71,7 +71,8 @@ NOWHERE = RowOrigin("", "", "")
 
 class Row(Struct, frozen=True, eq=False):
     """A capture. ``line`` is its line in the index without the line end. ``fields`` are those after key and time, in
-    the order and with the types of the line. ``is_line``: the line is CDXJ and has exactly these fields."""
+    the order and with the types of the line. ``is_line``: the line is CDXJ and has exactly these fields.
+    ``is_changed``: fields were added or replaced, so the line lacks them; it still decides the order."""
 
     line: bytes
     urlkey: str
@@ -79,9 +80,17 @@ class Row(Struct, frozen=True, eq=False):
     fields: Mapping[str, Any]
     origin: RowOrigin
     is_line: bool = False
+    is_changed: bool = False
 
     def with_fields(self, **more: Any) -> Row:
-        return Row(self.line, self.urlkey, self.timestamp, {**self.fields, **more}, self.origin)
+        fields = {**self.fields, **more}
+        return Row(self.line, self.urlkey, self.timestamp, fields, self.origin, is_changed=True)
+
+    @property
+    def whole(self) -> str:
+        """The whole row as text: its line, written anew if fields were changed."""
+        line = made_line(self.urlkey, self.timestamp, self.fields) if self.is_changed else self.line
+        return line.decode("utf-8", "replace")
 
     def text(self, name: str) -> str:
         """A field as text, or ""."""

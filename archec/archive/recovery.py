@@ -129,7 +129,7 @@ def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) ->
 def _is_unwritten(journal: JournalFile) -> bool:
     """Whether a journal is that of a run that stopped before it wrote anything, for lack of space."""
     with suppress(OSError):
-        return not journal.finished and not journal.path.stat().st_size
+        return not journal.finished and journal.path.is_file() and not journal.path.stat().st_size
     return False
 
 

@@ -65,13 +65,13 @@ def parse(text: str, path: Path) -> Config:
 
 def read_yaml(text: str, path: Path) -> Any:
     """Parses YAML text. Raises :class:`ConfigError`, also for a repeated key, of which YAML would silently use the
-    last."""
+    last, and for NUL characters."""
     import yaml  # here, because worker processes do not need it
 
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        _check_keys(node, path)
+        _check_nodes(node, path)
         return loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -82,7 +82,7 @@ def read_yaml(text: str, path: Path) -> Any:
         raise ConfigError(f"{path}: lists or groups are nested too deeply") from None
 
 
-def _check_keys(node: Any, path: Path) -> None:
+def _check_nodes(node: Any, path: Path) -> None:
     import yaml
 
     left, seen = [node], set[int]()
@@ -91,6 +91,9 @@ def _check_keys(node: Any, path: Path) -> None:
         if id(node) in seen:  # an alias
             continue
         seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode) and "\0" in node.value:
+            line = node.start_mark.line + 1
+            raise ConfigError(f"{path}:{line}: holds a NUL character", hint="no path, name or URL can have one")
         if isinstance(node, yaml.SequenceNode):
             left += node.value
         elif isinstance(node, yaml.MappingNode):

@@ -160,6 +160,9 @@ def test_revisits_are_resolved_and_times_collapsed(get: httpx.Client) -> None:
     last = found(get, "url=example.org&resolveRevisits=1")[-1]
     assert (last["orig.length"], last["orig.offset"], last["orig.filename"]) == ("10", 0, "a.warc.gz")
     assert last["mime"] == "text/html"
+    resolved = "url=example.org&resolveRevisits=1&filter=!"
+    assert last in found(get, resolved + "warc/revisit")  # the whole row is that of the answer, not of the index
+    assert found(get, resolved + "orig.length") == []
     assert len(found(get, "url=*.example.org&collapseTime=4")) == 4
     assert len(found(get, "url=example.org/*&collapseTime=2")) == 3
 
