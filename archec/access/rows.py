@@ -88,7 +88,7 @@ class Row(Struct, frozen=True, eq=False):
 
     @property
     def whole(self) -> str:
-        """The whole row as text: its line, written anew if fields were changed."""
+        """The whole row as text: its line, rewritten if fields were changed."""
         line = made_line(self.urlkey, self.timestamp, self.fields) if self.is_changed else self.line
         return line.decode("utf-8", "replace")
 

@@ -16,7 +16,7 @@ from archec.catalogue.model import KINDS, Kind, Note, Obi
 from archec.errors import CorruptArchive, NotHeld
 from archec.ids import normalise, slash_variant, typed, without_userinfo
 from archec.store.layout import Layout
-from archec.store.reader import Chain, compare, locate, missing, open_held, spoilt
+from archec.store.reader import Chain, compare, corrupt, locate, missing, open_held
 from archec.tist import iso
 
 _MOST_HOPS = 50
@@ -131,7 +131,7 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
     except NotHeld as error:
         raise missing(archive.layout, archive.layout.path(obi.bytes_at(tist), obi.id), state) from error
     except CorruptArchive as error:
-        raise spoilt(error.message) from error
+        raise corrupt(error.message) from error
     return Held(obi.id, tist, state, version.size if version is not None else 0, located)
 
 
@@ -165,7 +165,7 @@ def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:
     with file:
         size = os.fstat(file.fileno()).st_size
         if size != held.size:
-            raise spoilt(f"{where}: has {size} bytes, but {held.size} were noted (sha256 {held.sha256})")
+            raise corrupt(f"{where}: has {size} bytes, but {held.size} were noted (sha256 {held.sha256})")
         while data := file.read(_PIECE):
             digest.update(data)
             write(data)

@@ -31,7 +31,7 @@ from archec.audit.findings import Finding, Reporter, Summary
 from archec.audit.journals import KEPT, Ends, Journals, check_names, size_of
 from archec.audit.last_checked import Structure, remember_structure
 from archec.audit.opening import Audited
-from archec.audit.quarantine import set_aside
+from archec.audit.quarantine import quarantine
 from archec.audit.refold import compare_whole
 from archec.audit.repair import write_notice, wrong_notice
 from archec.catalogue.interface import Catalogue, Counts
@@ -79,7 +79,7 @@ def check(
 
     ``quick``: only the histories of the catalogue are compared with the journals.
     ``fix``: fixes what is safe to fix; nothing with a final name is removed. Only while holding the run lock.
-    With ``unjournalled`` it also sets aside obis that a journal which was lost may have named.
+    With ``unjournalled`` it also moves obis to quarantine that a lost journal may have named.
     """
     summary = CheckSummary()
     began, report = time.monotonic(), summary.tally.counting(report)
@@ -339,9 +339,9 @@ class _Check:
             known = Journalled(self.tists, {Stopped(run, self.runs.get(run, run)) for run in self.stopped})
             for finding, place in unknown_files(layout, found.unknown, known, others):
                 self.judged.pop(place.path, None)
-                self._set_aside(finding, place.path, why_not or self._may_be_needed(place, finding))
+                self._quarantine(finding, place.path, why_not or self._may_be_needed(place, finding))
         for path, finding in self.stray.items():
-            self._set_aside(finding, path, why_not or self._in_use(path))
+            self._quarantine(finding, path, why_not or self._in_use(path))
         for finding in self.judged.values():
             self.report(finding)
         if found.more:
@@ -365,7 +365,7 @@ class _Check:
         if place.tist in self.open_tists:
             return "not moved to quarantine, because its run has not finished"
         if not self.unjournalled and (finding.code == "unjournalled" or place.tist > max(self.tists, default=0)):
-            return "not set aside without --unjournalled"
+            return "not moved to quarantine without --unjournalled"
         return ""
 
     def _in_use(self, path: str) -> str:
@@ -380,14 +380,14 @@ class _Check:
             return "not moved to quarantine, because the configuration uses it; use a place outside the archive"
         return ""
 
-    def _set_aside(self, finding: Finding, path: str, why_not: str) -> None:
+    def _quarantine(self, finding: Finding, path: str, why_not: str) -> None:
         """Reports unexpected files; with ``--fix`` moves them to quarantine first. Orphans stay."""
         if self.fix and finding.code != "orphan":
             if why_not:
                 finding = replace(finding, message=f"{finding.message}; {why_not}")
             else:
                 try:
-                    moved = set_aside(self.archive.layout, path, finding)
+                    moved = quarantine(self.archive.layout, path, finding)
                     finding = replace(finding, fixed=f"moved to {shown(moved or path)}")
                 except ArchecError as error:
                     finding = replace(finding, message=f"{finding.message}; not moved to quarantine: {error.message}")

@@ -24,7 +24,7 @@ QUARANTINE = "quarantine"
 _RECORD = "moved.jsonl"
 
 
-def set_aside(layout: Layout, path: str, why: Finding) -> str | None:
+def quarantine(layout: Layout, path: str, why: Finding) -> str | None:
     """Moves the file at a relative path to quarantine, durably; returns its new path, None if there was nothing.
 
     If something was moved from this path before, the path is prefixed with ``again-2``, ``again-3`` ... ``why`` is

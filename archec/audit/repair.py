@@ -18,7 +18,7 @@ from archec.audit.disk import FAN, judge
 from archec.audit.expected import Entry
 from archec.audit.findings import BY_COPY, Finding
 from archec.audit.journals import Gap
-from archec.audit.quarantine import set_aside
+from archec.audit.quarantine import quarantine
 from archec.catalogue.model import Position, Run
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
@@ -77,10 +77,10 @@ class Repair:
         return ""
 
     def _clear_way(self, entry: Entry) -> None:
-        """Sets aside links and files in the place of directories above an entry that can certainly be repaired."""
+        """Moves links and files in the place of directories above an entry to quarantine, if it can be repaired."""
         while path := self._in_the_way(entry):
             why = Finding("directory-link", path, "no directory stands in the place of a directory of the store")
-            set_aside(self._layout, path, why)
+            quarantine(self._layout, path, why)
 
     def _link(self, entry: Entry, finding: Finding) -> str | None:
         """Recreates a redirect's link; None if the bytes that it led to are not known to be held."""
@@ -138,7 +138,7 @@ class Repair:
         path = self._layout.path(entry.tist, entry.id)
         if self._leads_to_bad_bytes(entry, path, finding):
             raise CorruptArchive("it is a link to other bytes that are bad, and must be repaired first")
-        return _moved_to(set_aside(self._layout, path, finding))
+        return _moved_to(quarantine(self._layout, path, finding))
 
     def _leads_to_bad_bytes(self, entry: Entry, path: str, finding: Finding) -> bool:
         """Whether there is a valid link, and not the link but its target's bytes are bad."""
@@ -228,7 +228,7 @@ class Repair:
                         disk.write(fd, data, str(runs / temp))
                 os.fchmod(fd, 0o444 if candidate.suffix == ".gz" else 0o644)
                 disk.fsync(fd, str(runs / temp))
-                moved = set_aside(self._layout, f"{RUNS}/{ours.name}", why) if ours is not None else None
+                moved = quarantine(self._layout, f"{RUNS}/{ours.name}", why) if ours is not None else None
                 if disk.rename_noreplace(temp, dir_fd, candidate.name, dir_fd, str(runs / candidate.name)) != "done":
                     raise CorruptArchive(f"{runs / candidate.name}: is there already")
             disk.fsync_dir(dir_fd, str(runs))
@@ -319,7 +319,7 @@ def wrong_notice(layout: Layout) -> Finding | None:
 
 def write_notice(layout: Layout, why: Finding) -> str:
     """Rewrites ``0=archec_1.0`` and returns what was done. Only while holding the run lock."""
-    moved = set_aside(layout, NAMASTE, why)
+    moved = quarantine(layout, NAMASTE, why)
     atomic_write(layout.root / NAMASTE, NOTICE.encode())
     return f"written again{_moved_to(moved)}"
 
@@ -351,7 +351,7 @@ def write_descriptor(config: Config, copy: str) -> Finding | None:
             )
     with RunLock(layout, "repair"):
         why = Finding("layout", DESCRIPTOR, damage.message)
-        moved = set_aside(layout, DESCRIPTOR, why)
+        moved = quarantine(layout, DESCRIPTOR, why)
         atomic_write(root / DESCRIPTOR, descriptor_of(layout.fanout))
     return replace(why, fixed=f"written again as in {where}{_moved_to(moved)}")
 

@@ -177,7 +177,7 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
 
 
 @access.command()
-@click.argument("folders", nargs=-1, required=True, metavar="DIRECTORY...", type=PATH)
+@click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=PATH)
 @json_option
 def index(folders: tuple[Path, ...], as_json: bool) -> None:
     """Index directories of WARC and ARC files, recursively.

@@ -20,7 +20,7 @@ from archec.units import counted, human_duration
 
 @click.command()
 @click.option("--fix", is_flag=True, help="Fix what is safe to fix; move unexpected files to quarantine.")
-@click.option("--unjournalled", is_flag=True, help="With --fix: also set aside what a lost journal may have named.")
+@click.option("--unjournalled", is_flag=True, help="With --fix: also move what a lost journal may have named.")
 @click.option("--quick", is_flag=True, help="Compare only the histories of the catalogue, e.g. every night.")
 @report_options
 def check(fix: bool, unjournalled: bool, quick: bool, as_json: bool, config_file: Path | None) -> None:

@@ -281,16 +281,16 @@ def digest(layout: Layout, tist: int, id: str) -> Digests:  # noqa: A002
 def compare(where: str, found: str, noted: str) -> None:
     """Raises :class:`CorruptArchive` if bytes with the sha256 ``found`` lie where others were noted."""
     if found != noted:
-        raise spoilt(f"{where}: has sha256 {found}, but {noted} was noted")
+        raise corrupt(f"{where}: has sha256 {found}, but {noted} was noted")
 
 
-def spoilt(message: str) -> CorruptArchive:
+def corrupt(message: str) -> CorruptArchive:
     return CorruptArchive(message, hint="'archec verify --repair-from COPY' restores good bytes from a second copy")
 
 
 def missing(layout: Layout, path: str, sha256: str) -> CorruptArchive:
     """The error for a file of the store that is not at its path."""
-    return spoilt(f"{layout.root}/{path}: is missing, but sha256 {sha256} was noted there")
+    return corrupt(f"{layout.root}/{path}: is missing, but sha256 {sha256} was noted there")
 
 
 # -- links ----------------------------------------------------------------------------------------
