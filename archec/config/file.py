@@ -65,13 +65,13 @@ def parse(text: str, path: Path) -> Config:
 
 def read_yaml(text: str, path: Path) -> Any:
     """Parses YAML text. Raises :class:`ConfigError`, also for a repeated key, of which YAML would silently use the
-    last, and for NUL characters."""
+    last."""
     import yaml  # here, because worker processes do not need it
 
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        _check_nodes(node, path)
+        _check_keys(node, path)
         return loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -82,7 +82,7 @@ def read_yaml(text: str, path: Path) -> Any:
         raise ConfigError(f"{path}: lists or groups are nested too deeply") from None
 
 
-def _check_nodes(node: Any, path: Path) -> None:
+def _check_keys(node: Any, path: Path) -> None:
     import yaml
 
     left, seen = [node], set[int]()
@@ -91,9 +91,6 @@ def _check_nodes(node: Any, path: Path) -> None:
         if id(node) in seen:  # an alias
             continue
         seen.add(id(node))
-        if isinstance(node, yaml.ScalarNode) and "\0" in node.value:
-            line = node.start_mark.line + 1
-            raise ConfigError(f"{path}:{line}: holds a NUL character", hint="no path, name or URL can have one")
         if isinstance(node, yaml.SequenceNode):
             left += node.value
         elif isinstance(node, yaml.MappingNode):
@@ -146,8 +143,7 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
     """A value converted to a type of :mod:`archec.config.types`; ``where`` is the start of error messages."""
     meta: msgspec.Meta = kind.__metadata__[0]
     try:
-        if isinstance(value, str) and _NO_TEXT.search(value):
-            raise ValueError("must be text without control characters")
+        check_texts(value)
         read = (meta.extra or {}).get("read")
         return msgspec.convert(read(value) if read else value, kind)
     except msgspec.ValidationError as error:
@@ -159,6 +155,18 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
         says_what = isinstance(error, Misfit) or str(error).startswith(repr(value))
         problem = _USERINFO.sub("***@", str(error))
         raise ConfigError(f"{where}: {problem if says_what else f'{_shown(value)}: {problem}'}") from error
+
+
+def check_texts(value: object) -> None:
+    """Raises :class:`Misfit` if a text in the value, or in its lists and groups, has control characters."""
+    left, seen = [value], set[int]()
+    while left:
+        one = left.pop()
+        if isinstance(one, str) and _NO_TEXT.search(one):
+            raise Misfit(f"{_shown(one)}: must be text without control characters")
+        if isinstance(one, (list, dict)) and id(one) not in seen:  # an alias may be within itself
+            seen.add(id(one))
+            left += [*one, *one.values()] if isinstance(one, dict) else one
 
 
 def _shown(value: object) -> str:

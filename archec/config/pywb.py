@@ -21,7 +21,7 @@ from archec.config.collections import (
     check_name,
     read_collections,
 )
-from archec.config.file import load, read_yaml
+from archec.config.file import check_texts, load, read_yaml
 from archec.config.model import DEFAULT_FILE, Config
 from archec.errors import ConfigError, unreadable
 
@@ -70,6 +70,7 @@ def load_pywb(path: Path) -> Pywb:
         raise ConfigError(f"{path}: must hold 'key: value' lines")
     base = path.absolute().parent
     try:
+        check_texts({key: data.get(key) for key in _KNOWN})
         made = msgspec.convert(read_collections(_collections(data, base)), tuple[CollectionConfig, ...])
     except (Misfit, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: collections: {error}") from error
