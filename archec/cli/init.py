@@ -53,21 +53,25 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
         directory.mkdir(parents=True, exist_ok=True)
         if text:
             path.write_text(text, encoding="utf-8")
-        create(config.store_path, fanout=int(fanout))
         config.path(config.tarballs).mkdir(parents=True, exist_ok=True)
         if not config.data_path.exists() and not config.data_path.is_symlink():
             config.data_path.mkdir(parents=True)
+        _create_catalogue(config)
+        create(config.store_path, fanout=int(fanout))  # last: until then, init can be repeated
     except OSError as error:
         raise failure(error, error.filename or directory) from error
+    click.echo(f"Created an archive in {directory}.")
+    click.echo(f"  {path}: set fetch.contact so that webmasters can reach you")
+    click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
+    click.echo(f"Then run: archec gather --config {quote(str(path))}")
+
+
+def _create_catalogue(config: Config) -> None:
     try:
         open_catalogue(config.database, base=config.base, create=True).close()
     except CatalogueError as error:
         note(f"warning: {error}")
         note("    the first run creates the catalogue")
-    click.echo(f"Created an archive in {directory}.")
-    click.echo(f"  {path}: set fetch.contact so that webmasters can reach you")
-    click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
-    click.echo(f"Then run: archec gather --config {quote(str(path))}")
 
 
 def _refuse_taken(config: Config) -> None:

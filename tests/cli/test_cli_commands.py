@@ -423,6 +423,15 @@ def test_init_uses_the_database_that_the_environment_names(
     assert "elsewhere" not in (fresh / "config.yaml").read_text()
 
 
+def test_init_that_failed_can_be_repeated(fresh: Path) -> None:
+    fresh.mkdir(parents=True)
+    (fresh / "data").write_text("in the way")
+    assert archec_inline(None, "init", fresh).code == 1
+    (fresh / "data").unlink()
+    assert archec_inline(None, "init", fresh).code == 0
+    assert archec_inline(None, "check", cwd=fresh).code == 0
+
+
 def test_init_where_it_cannot(folder: Path) -> None:
     (folder / "file").write_text("in the way")
     for place in (folder / "file", folder / "file" / "below"):
