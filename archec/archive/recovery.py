@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from archec.archive.journal import all_records_in, records, records_in
+from archec.archive.journal_records import all_records_in, records, records_in
 from archec.catalogue.fold import changes_of, fold_obi, write
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position

@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.file_loss import is_lost, loss_note, loss_of
 from archec.archive.held_back import files_of, held_back_record, journalled
-from archec.archive.journal import records
+from archec.archive.journal_records import records
 from archec.archive.opening import Archive
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from archec.archive.commit import CommitItem, Committer, committing
-from archec.archive.journal import records, records_in
+from archec.archive.journal_records import records, records_in
 from archec.archive.ledger import left_parts
 from archec.archive.opening import Archive
 from archec.archive.recovery import LastRun, last_run

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.archive.claims import Evidence
-from archec.archive.journal import records
+from archec.archive.journal_records import records
 from archec.archive.revision import evidence_of
 from archec.audit.disk import judge
 from archec.audit.expected import (

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from archec.archive.journal import records_in
+from archec.archive.journal_records import records_in
 from archec.archive.recovery import not_of_this_store
 from archec.audit.disk import OutOfPlace
 from archec.audit.expected import Amount, amount_of, names_something

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from archec.archive.journal import records_in
+from archec.archive.journal_records import records_in
 from archec.archive.opening import Archive, scratch_folder
 from archec.audit.disk import FAN, judge
 from archec.audit.expected import Entry

@@ -14,7 +14,7 @@ from archec.catalogue.interface import Catalogue
 from archec.cli.common import opened, report_options, run_of
 from archec.config import load
 from archec.errors import UsageError
-from archec.gather.decisions import accept, awaiting
+from archec.gather.operator_decisions import accept, awaiting
 from archec.ids import is_url, normalise, typed
 from archec.terminal.output import note, show, show_all
 from archec.tist import iso

@@ -9,8 +9,8 @@ import click
 from archec.cli.common import report_options, run_of
 from archec.config import load
 from archec.errors import UsageError
-from archec.gather.decisions import retract as retract_data_set
-from archec.gather.decisions import retract_visits
+from archec.gather.operator_decisions import retract as retract_data_set
+from archec.gather.operator_decisions import retract_visits
 from archec.terminal.output import show
 from archec.tist import iso
 from archec.units import counted

@@ -20,7 +20,7 @@ import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
 from archec.archive.claims import Evidence, last_seen
-from archec.archive.journal import records_in
+from archec.archive.journal_records import records_in
 from archec.archive.revision import evidence_of
 from archec.archive.warc_records import state, states
 from archec.catalogue.interface import Catalogue

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from archec.archive.journal import records
+from archec.archive.journal_records import records
 from archec.archive.opening import Archive
 from archec.archive.report import RunReport
 from archec.catalogue.documents import read

@@ -27,9 +27,10 @@ from archec.errors import (
     unreadable_directory,
     whose,
 )
+from archec.gather.data_set_date import date_in_name
 from archec.gather.reading import Reading
 from archec.progress import Meter
-from archec.tist import MAX_TIST, date_in_name, iso, stamp
+from archec.tist import MAX_TIST, iso, stamp
 from archec.units import human_duration
 
 _CHUNK = 1 << 20

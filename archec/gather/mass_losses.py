@@ -15,7 +15,7 @@ from pathlib import Path
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.file_loss import is_lost, loss_of
 from archec.archive.held_back import files_of, held_back_record, journalled
-from archec.archive.journal import records
+from archec.archive.journal_records import records
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.runs import newest_first

@@ -10,6 +10,7 @@ from typing import Any
 
 from archec.config import Config
 from archec.errors import BadName, DataSetError
+from archec.gather.data_set_date import date_in_name
 from archec.gather.dataset import printable
 from archec.progress import Meter
 from archec.redif.files import Blob, Directory, Other, Unread
@@ -18,7 +19,7 @@ from archec.redif.problems import Problem
 from archec.redif.scan import scan
 from archec.redif.schema import type_of
 from archec.redif.source import open_source
-from archec.tist import date_in_name, iso
+from archec.tist import iso
 
 
 @dataclass(slots=True)

@@ -19,8 +19,8 @@ from archec.audit.last_checked import Fixity, fixity
 from archec.catalogue.documents import DueFobi
 from archec.catalogue.interface import Catalogue, Counts
 from archec.errors import CatalogueError, CatalogueGone
-from archec.gather.decisions import awaiting
 from archec.gather.due import LAST_ID, due_files
+from archec.gather.operator_decisions import awaiting
 from archec.monitor.runs import RunView, runs
 from archec.store.durable import storage_errors
 from archec.store.layout import Layout

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from archec import __version__
 from archec.archive.commit import Committer
-from archec.archive.journal import records_in
+from archec.archive.journal_records import records_in
 from archec.archive.opening import Archive, scratch_folder
 from archec.archive.recovery import LastRun, follow_until, last_run, rebuild
 from archec.archive.report import Report

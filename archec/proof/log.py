@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from archec.archive.journal import records_in
+from archec.archive.journal_records import records_in
 from archec.catalogue.records import Fork
 from archec.errors import BrokenChain
 from archec.proof.merkle import Tree, leaf_hash

@@ -16,7 +16,7 @@ from gather_worlds import Act, World, oracle, some_world, write
 
 from archec.config import Config
 from archec.errors import RetractedDataSet, UsageError
-from archec.gather.decisions import retract
+from archec.gather.operator_decisions import retract
 from archec.gather.run import exit_code
 from archec.store import durable
 

@@ -25,8 +25,8 @@ from archec.archive.file_loss import loss_of
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.config import Config, FetchConfig
-from archec.gather.decisions import retract_visits
 from archec.gather.host_waits import HostTable
+from archec.gather.operator_decisions import retract_visits
 from archec.gather.run import Options, dry_run
 from archec.gather.visits import contradicts, doubtful
 from archec.history import History

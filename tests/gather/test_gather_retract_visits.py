@@ -17,7 +17,7 @@ from gather_support import archec_inline, change, check, histories, lines, make,
 from archec.catalogue.model import Visit
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
-from archec.gather.decisions import retract_visits
+from archec.gather.operator_decisions import retract_visits
 from archec.store import durable
 
 REASON = "a login page answered for every host"
