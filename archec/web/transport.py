@@ -31,8 +31,8 @@ from archec.web.tls import ISSUER_SIZE, Tls
 _PLAIN = frozenset({"GET", "HEAD"})
 _OURS = frozenset({b"host", b"connection"})
 """Header fields that the transport sets."""
-_MAX_USES = 20
-"""Maximum number of requests on one connection."""
+_MAX_USES, _MAX_USES_NAMED = 20, 1000
+"""Maximum number of requests on one connection: to any server, and to one that the operator has named."""
 _TURNS = 4
 """Number of iterations of the event loop after which pending data has been read from a socket."""
 _KEEP_IDLE = 15.0
@@ -59,9 +59,9 @@ class Transport(Protocol):
 class DirectTransport:
     """Sends requests. Follows no redirects, and never repeats a request that a server may have seen.
 
-    A connection serves at most 20 requests, and is reused only while its socket is quiet. If a server sends bytes that
-    were not requested, its idle connections are closed and it gets one request per connection from then on. At most
-    ``keep`` idle connections stay open, each for 15 seconds.
+    A connection serves at most 20 requests (1,000 if the operator has named the host), and is reused only while its
+    socket is quiet. If a server sends bytes that were not requested, its idle connections are closed and it gets one
+    request per connection from then on. At most ``keep`` idle connections stay open, each for 15 seconds.
     """
 
     def __init__(self, connector: Connector, proxies: Proxies, keep: int, tuning: Tuning) -> None:
@@ -110,7 +110,8 @@ class DirectTransport:
                 connection.on_surplus = partial(self._distrust, key)
             if request.sent is not None:
                 request.sent()
-            is_last = alone or len(connection.answers) + 1 >= _MAX_USES
+            most = _MAX_USES_NAMED if request.named else _MAX_USES
+            is_last = alone or len(connection.answers) + 1 >= most
             try:
                 await connection.exchange(
                     _head(lines, b"close" if is_last else b"keep-alive"),
@@ -131,18 +132,18 @@ class DirectTransport:
                 connection.status,
                 connection.headers,
                 connection.read,
-                partial(self.give_back, key, connection),
+                partial(self.give_back, None if is_last else key, connection),
                 tls=connection.tls,
                 answer=connection.answers[-1],
             )
 
-    def give_back(self, key: object, connection: H1Connection) -> None:
-        """Keeps a connection whose response was read completely, and closes any other. A complete one is checked first
-        for surplus bytes, even if it is not kept."""
+    def give_back(self, key: object | None, connection: H1Connection) -> None:
+        """Keeps a connection whose response was read completely, unless ``key`` is None, and closes any other. A
+        complete one is checked first for surplus bytes, even if it is not kept."""
         if not connection.over:
             connection.abort()
             return
-        kept = connection.rest() and len(connection.answers) < _MAX_USES and key not in self._distrusted
+        kept = connection.rest() and key is not None and key not in self._distrusted
         self._resting[connection] = key if kept else None
         if kept:
             self._idle.setdefault(key, []).append(connection)

@@ -249,6 +249,15 @@ def test_what_must_not_be_sent_twice_has_a_connection_of_its_own(echo: EchoServe
     assert len({ports[1], ports[2], ports[0]}) == 3
 
 
+def test_a_server_that_the_operator_has_named_keeps_its_connection(echo: EchoServer) -> None:
+    async def act(client: httpx.AsyncClient) -> None:
+        for _ in range(50):
+            await client.get(f"{echo.url}/x", extensions=named(echo.url))
+
+    through(act)
+    assert len({port for _, _, port, _ in echo.seen}) == 1
+
+
 def test_only_named_origins_are_exempt_from_the_guard(echo: EchoServer) -> None:
     async def act(client: httpx.AsyncClient) -> None:
         with pytest.raises(Blocked):
