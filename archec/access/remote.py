@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import lru_cache
 from itertools import islice
 from typing import IO, NamedTuple
 from urllib.parse import quote
@@ -237,6 +238,7 @@ def _put_in(parts: Sequence[str], values: Mapping[str, str], raw: str = "") -> s
     return "".join(found)
 
 
+@lru_cache(maxsize=256)
 def escaped(value: str) -> str:
     """A value for the query of a URL."""
     return value if value.isascii() and value.isalnum() else quote(value, safe="")

@@ -69,10 +69,11 @@ NOWHERE = RowOrigin("", "", "")
 """The origin of rows that do not state one."""
 
 
-class Row(Struct, frozen=True, eq=False):
+class Row(Struct, frozen=True, eq=False, gc=False):
     """A capture. ``line`` is its line in the index without the line end. ``fields`` are those after key and time, in
     the order and with the types of the line. ``is_line``: the line is CDXJ and has exactly these fields.
-    ``is_changed``: fields were added or replaced, so the line lacks them; it still decides the order."""
+    ``is_changed``: fields were added or replaced, so the line lacks them; it still decides the order. Python's garbage
+    collector need not track rows: what they are made of cannot refer to them."""
 
     line: bytes
     urlkey: str
