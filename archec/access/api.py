@@ -128,7 +128,9 @@ class Api:
             return memento.timegate(at, view, await to_thread.run_sync(self._lost, url), lookup.errors)
         stamp = view.chosen.timestamp
         if given is not None and stamp != given[1]:
-            return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
+            if not await memento.is_held(lookup, url, given[1]):
+                return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
+            stamp = given[1]
         loaded = await load(lookup, all_of(url, stamp), spelled=url)
         if loaded.row.timestamp != stamp:
             await loaded.record.close()

@@ -77,7 +77,8 @@ class View(NamedTuple):
 async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     """Returns the memento nearest to a time (the newest without one) with its neighbours, or None if there are no
     mementos."""
-    if any(step.remote for step in lookup.collection.steps):  # one query, so that other servers are queried once
+    steps = lookup.collection.steps
+    if len(steps) > 1 or steps[0].remote:  # one query: all are of one step, and other servers are queried once
         return await to_thread.run_sync(_around, await lookup.rows(all_of(url)), url, stamp)
     chosen = await nearest(lookup, url, stamp)
     if chosen is None:
@@ -90,6 +91,13 @@ async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     before = await lookup.first(earlier)
     after = await lookup.first(later)
     return View(chosen, first, last, before, after)
+
+
+async def is_held(lookup: Lookup, url: str, stamp: str) -> bool:
+    """Whether a sequence has a capture of exactly this time, if only in a later step than the first that finds any: it
+    is sent where those of the earlier steps cannot be loaded."""
+    exact = replace(all_of(url), since=stamp, until=stamp)
+    return len(lookup.collection.steps) > 1 and await lookup.first(exact) is not None
 
 
 def _around(found: Iterator[Row], url: str, stamp: str) -> View | None:

@@ -368,6 +368,31 @@ def test_a_timemap_names_a_memento_once_whatever_sources_have_it(tmp_path: Path)
         assert [one["uri"] for one in listed] == [f"{base}/g/{STAMPS[0]}id_/{url}" for url in urls]
 
 
+def test_a_sequence_replays_the_step_whose_records_can_be_loaded(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response(U, STAMPS[0], b"held")
+    write_index(tmp_path / "2.cdxj", crawl.close())
+    write_index(tmp_path / "1.cdxj", [line(U, stamp, filename="gone.warc", offset=0) for stamp in STAMPS[1:]])
+    steps = "[{index: 1.cdxj, resource: ./w}, {index: 2.cdxj, resource: ./w}]"
+    config = configured(tmp_path, f"collections: {{s: {{sequence: {steps}}}}}")
+    give_tokens(config)
+    with serving(config) as base, client(base) as get:
+        for path in (f"/s/{U}", f"/s/id_/{U}", *(f"/s/{stamp}id_/{U}" for stamp in STAMPS)):
+            answer = get.get(path, follow_redirects=True)
+            assert (answer.text, answer.url) == ("held", f"{base}/s/{STAMPS[0]}id_/{U}"), path
+
+
+def test_the_neighbours_of_a_memento_are_of_the_same_step(tmp_path: Path) -> None:
+    write_index(tmp_path / "1.cdxj", [line(U, STAMPS[1])])
+    write_index(tmp_path / "2.cdxj", [line(U, stamp) for stamp in STAMPS])
+    config = configured(tmp_path, "collections: {s: {sequence: [{index: 1.cdxj}, {index: 2.cdxj}]}}")
+    give_tokens(config)
+    with serving(config) as base, client(base) as get:
+        found = rels(get.get(f"/s/{U}").headers["link"])
+        assert {date for _, date in found.values()} - {""} == {DATES[1]}
+        assert not {"prev", "next"} & found.keys()
+
+
 def test_pages_of_a_timemap(base: str, get: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("archec.access.memento._PAGE", 2)
     first, second = get.get(f"/a/timemap/link/{U}"), get.get(f"/a/timemap/link/2/{U}")
