@@ -17,7 +17,7 @@ from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import HTML, JSON, Exchange, answer
 from archec.access.feeding import add, parse_rows, remove
 from archec.access.index import answer_index, list_sources
-from archec.access.memento import Addresses, Lost
+from archec.access.memento import Addresses
 from archec.access.posts import Asked, PostedBody, parse_request, url_of_request
 from archec.access.query import Query, all_of, parse_query, whole_url
 from archec.access.record import ClosedOnFailure
@@ -51,8 +51,8 @@ _TIMEMAP = re.compile(r"timemap/([^/:]+)/(?:([0-9]{1,9})/)?(.+)", re.S)
 class Api:
     """The routes of the collections."""
 
-    def __init__(self, config: Config, collections: Mapping[str, Collection], lost: Lost) -> None:
-        self._config, self._collections, self._lost = config, collections, lost
+    def __init__(self, config: Config, collections: Mapping[str, Collection]) -> None:
+        self._config, self._collections = config, collections
         self._default = config.access.default or next(iter(collections), "")
 
     async def answer(self, exchange: Exchange, viewer: Viewer) -> Response:
@@ -111,7 +111,7 @@ class Api:
         if timemap := _TIMEMAP.fullmatch(rest):
             exchange.note |= {"kind": "timemap", "url": timemap[3]}
             at = Addresses(base, whole_url(timemap[3]))
-            return await memento.timemap(lookup, at, timemap[1], int(timemap[2] or 0), self._lost)
+            return await memento.timemap(lookup, at, timemap[1], int(timemap[2] or 0))
         given = _MEMENTO.fullmatch(rest)
         url = whole_url(given[2] if given is not None else rest.removeprefix("id_/"))
         exchange.note |= {"kind": "timegate" if given is None else "replay", "url": url}
@@ -125,7 +125,7 @@ class Api:
         if view is None:
             return memento.no_memento(lookup)
         if given is None and not rest.startswith("id_/"):
-            return memento.timegate(at, view, await to_thread.run_sync(self._lost, url), lookup.errors)
+            return memento.timegate(at, view, await to_thread.run_sync(lookup.collection.lost, url), lookup.errors)
         stamp = view.chosen.timestamp
         if given is not None and stamp != given[1]:
             if not await memento.is_held(lookup, url, given[1]):

@@ -14,7 +14,7 @@ from archec.access.feeding import fed_path
 from archec.access.gate import Gate
 from archec.access.index_folders import FileSource
 from archec.access.loading import ListResolver, Loader, PrefixResolver, WarcLoader, WarcResolver
-from archec.access.obi_source import OwnLoader, OwnSource, Wholeness, looking_up, lost_in
+from archec.access.obi_source import OwnLoader, OwnSource, Wholeness, looking_up
 from archec.access.remote import Web
 from archec.access.remote_indexes import CdxSource, LiveSource, MementoSource
 from archec.access.remote_records import RangeReader, ReplayLoader
@@ -40,7 +40,7 @@ def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCap
             raise ConfigError(f"{config.place('access.default')}: there is no collection {default}")
         known = [*([archive] if archive is not None and archive not in builder.archives else []), *builder.archives]
         gate = Gate(config, partial(looking_up, known, Wholeness(known)))
-        yield AccessCapability(config, collections, gate, partial(lost_in, builder.archives), builder.web)
+        yield AccessCapability(config, collections, gate, builder.web)
 
 
 class Builder:

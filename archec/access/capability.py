@@ -22,7 +22,6 @@ from archec.access.collection import Collection
 from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import Exchange, answer, client_of, message
 from archec.access.gate import Gate, TransferEnded
-from archec.access.memento import Lost
 from archec.access.remote import Web
 from archec.access.viewer import Viewer
 from archec.config import Config
@@ -47,9 +46,9 @@ class AccessCapability(BaseRoute, Capability):
     name = "access"
     page = ""
 
-    def __init__(self, config: Config, collections: Mapping[str, Collection], gate: Gate, lost: Lost, web: Web) -> None:
+    def __init__(self, config: Config, collections: Mapping[str, Collection], gate: Gate, web: Web) -> None:
         self._config, self._collections, self._gate, self._web = config, collections, gate, web
-        self._api = Api(config, collections, lost)
+        self._api = Api(config, collections)
         labels = ("kind", "status")
         self._answers = Counter("archec_access_answers", "Answers by kind and status.", labels, registry=None)
         self._answered_as = cache(self._answers.labels)

@@ -19,7 +19,7 @@ from archec.access.ordering import merge_rows
 from archec.access.query import Query, key_range
 from archec.access.query_steps import apply
 from archec.access.rows import Row
-from archec.access.sources import AskedSource, Errors, LocalSource, Source
+from archec.access.sources import AskedSource, Errors, LocalSource, Loss, Source
 from archec.access.viewer import Viewer
 
 T = TypeVar("T")
@@ -76,6 +76,10 @@ class Collection:
     @property
     def sources(self) -> Iterable[Source]:
         return [source for step in self.steps for source in (*step.local, *step.remote)]
+
+    def lost(self, url: str) -> Loss | None:
+        """What the first of its sources that knows of a loss says. May block."""
+        return next(filter(None, (source.lost(url) for source in self.sources)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ its raw replay: ``COLL/STAMPid_/URL``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import attrgetter
@@ -22,16 +22,13 @@ from archec.access.exchange import HTML, JSON, answer, as_uri, errors_of
 from archec.access.ordering import spelled_first
 from archec.access.query import DEFAULT_LIMIT, all_of
 from archec.access.rows import Row
-from archec.access.sources import Errors
+from archec.access.sources import Errors, Loss
 from archec.access.stamps import http_date, iso_date, seconds
 
 LINK_FORMAT = "application/link-format"
 _TYPES = {"link": LINK_FORMAT, "json": JSON, "cdxj": "text/x-cdxj"}
 _PAGE = 10_000
 """Maximum number of mementos on a page of a TimeMap."""
-
-Lost = Callable[[str], "dict[str, int] | None"]
-"""When the obi that a URL means was last seen and found lost; None if it is not lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,7 @@ def links(at: Addresses, around: View) -> str:
     return ", ".join(found)
 
 
-def timegate(at: Addresses, around: View, lost: dict[str, int] | None, errors: Errors) -> Response:
+def timegate(at: Addresses, around: View, lost: Loss | None, errors: Errors) -> Response:
     """The redirect of a TimeGate."""
     link = links(at, around)
     if lost is not None:
@@ -148,7 +145,7 @@ def no_memento(lookup: Lookup) -> Response:
 # -- TimeMaps ---------------------------------------------------------------------------------------
 
 
-async def timemap(lookup: Lookup, at: Addresses, form: str, page: int, lost: Lost) -> Response:
+async def timemap(lookup: Lookup, at: Addresses, form: str, page: int) -> Response:
     """Returns a page of a TimeMap. Raises Refused for an unknown format."""
     if form not in _TYPES:
         raise lookup.viewer.refusal(400, f"output={form[:40]} not supported")
@@ -159,7 +156,7 @@ async def timemap(lookup: Lookup, at: Addresses, form: str, page: int, lost: Los
         body = {"link": "", "json": "{}\n", "cdxj": ""}[form]
         return answer(404, body, _TYPES[form], errors_of(lookup.errors))
     if form == "json":
-        text = _as_json(at, wanted, await to_thread.run_sync(lost, at.url))
+        text = _as_json(at, wanted, await to_thread.run_sync(lookup.collection.lost, at.url))
     else:
         text = _as_link(at, wanted) if form == "link" else _as_cdxj(at, wanted)
     headers = [("Link", ", ".join(at.links(wanted.rows[0].url)[:2])), *errors_of(lookup.errors)]
@@ -219,7 +216,7 @@ def _as_link(at: Addresses, page: _Page) -> str:
     return ",\n".join(lines) + "\n"
 
 
-def _as_json(at: Addresses, page: _Page, lost: dict[str, int] | None) -> str:
+def _as_json(at: Addresses, page: _Page, lost: Loss | None) -> str:
     mementos = [
         {"datetime": iso_date(row.timestamp), "uri": at.memento(row), "collection": row.origin.coll}
         for row in page.rows

@@ -23,7 +23,7 @@ from archec.access.query import Query, uri_of
 from archec.access.record import Headers, Record, read_file
 from archec.access.rows import NOWHERE, Row, RowOrigin, any_row, made_line
 from archec.access.rules import Subject, subject_of
-from archec.access.sources import Errors, LocalSource
+from archec.access.sources import Errors, LocalSource, Loss
 from archec.archive.opening import Archive
 from archec.archive.warc_records import index_fields, mime_of, record_of, state, states
 from archec.catalogue.interface import Catalogue
@@ -64,6 +64,14 @@ class OwnSource(LocalSource):
         obis = _known(self._archive, ids_of(query.url, self._archive.catalogue))
         rows = (row for obi in obis.values() for row in _rows_of(obi, origin) if row.urlkey == query.key)
         return [iter(source_rows(rows, query))]
+
+    def lost(self, url: str) -> Loss | None:
+        obis = _known(self._archive, ids_of(url, self._archive.catalogue), visits=True) if self._archive else {}
+        for obi in obis.values():
+            if obi.history.lost is not None:
+                seen = obi.visit.checked if obi.visit is not None else 0
+                return {"seen": seen or obi.history.noted[-1], "from": obi.history.lost}
+        return None
 
 
 class OwnLoader:
@@ -118,16 +126,6 @@ def ids_of(url: str, catalogue: Catalogue | None = None) -> list[str]:
     _, mark, rest = uri.partition("://")
     found = origins_of(rest, catalogue) if mark else ()
     return [one for each in found for one in (each, slash_variant(each)) if one]
-
-
-def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
-    """When the obi that a URL means was last seen and found lost. None if it is held or was never held."""
-    for archive in archives:
-        for obi in _known(archive, ids_of(url, archive.catalogue), visits=True).values():
-            if obi.history.lost is not None:
-                seen = obi.visit.checked if obi.visit is not None else 0
-                return {"seen": seen or obi.history.noted[-1], "from": obi.history.lost}
-    return None
 
 
 class Wholeness:

@@ -16,6 +16,8 @@ from archec.access.rows import Row
 _MAX_REASONS = 1000
 _FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
 """A source with ``_FAILURES`` failures within ``_WITHIN`` seconds is skipped for ``_PAUSE`` seconds."""
+Loss = dict[str, int]
+"""The tists at which an obi was last ``seen``, and ``from`` which on it is lost."""
 LEFT_OUT = f"left out for {_PAUSE:g} s after {_FAILURES} failures"
 
 
@@ -52,6 +54,11 @@ class Source:
     def is_out(self) -> bool:
         """Whether it is skipped for now because it keeps failing."""
         return False
+
+    def lost(self, url: str) -> Loss | None:
+        """When the obi that a URL means was last seen and found lost. None if it is held or was never held. May
+        block."""
+        return None
 
     def faults(self) -> Iterable[str]:
         """Its faults, for ``/healthz`` and the log. Must not block."""

@@ -529,6 +529,18 @@ def test_a_loss_is_told_by_timemap_and_timegate(own: tuple[str, Config]) -> None
         assert escaped["mementos"] == get.get(f"/own/timemap/json/{held}").json()["mementos"]
 
 
+def test_a_loss_is_told_only_by_collections_that_have_the_archive(own: tuple[str, Config], tmp_path: Path) -> None:
+    with opened(own[1]) as archive:
+        uri = target_uri(next(archive.catalogue.lost("fobi")).id)
+        write_index(tmp_path / "a.cdxj", [line(uri, S)])
+        config = configured(tmp_path, "collections: {own: $archive, others: a.cdxj}")
+        give_tokens(config)
+        with serving(config, archive) as url, client(url) as get:
+            for name in ("own", "others"):
+                told = "archec.lost" in get.get(f"/{name}/timemap/json/{uri}").json()
+                assert told == ("archec.lost" in get.get(f"/{name}/{uri}").headers["link"]) == (name == "own")
+
+
 def test_a_catalogue_that_was_replaced_is_a_fault(own: tuple[str, Config], tmp_path: Path) -> None:
     catalogue = tmp_path / "catalogue.sqlite"
     shutil.copy(own[1].base / "data" / "catalogue.sqlite", catalogue)
