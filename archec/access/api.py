@@ -151,7 +151,7 @@ class Api:
         return await memento.available(lookup, at, wanted, stamp)
 
     async def _cdx(self, exchange: Exchange, lookup: Lookup) -> Response:
-        exchange.note["kind"] = "index"
+        exchange.note |= {"kind": "index", "url": exchange.take.one("url")}
         return await answer_wayback(exchange, lookup)
 
     async def _feed(self, exchange: Exchange, lookup: Lookup, mode: str) -> Response:
