@@ -6,7 +6,7 @@ with a trailing slash), all of them are looked up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from operator import ge
@@ -25,7 +25,7 @@ from archec.access.rows import NOWHERE, Row, RowOrigin, any_row, made_line
 from archec.access.rules import Subject, subject_of
 from archec.access.sources import Errors, LocalSource, Loss
 from archec.archive.opening import Archive
-from archec.archive.warc_records import index_fields, mime_of, record_of, state, states
+from archec.archive.warc_records import index_fields, record_of, state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.errors import ArchecError, BadName, UsageError
@@ -148,28 +148,23 @@ class Wholeness:
 
 def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Callable[[Row], Subject]:
     """Returns a function that completes the subject of a row from the catalogues: when the obi was first noted, and the
-    works that refer to a file. Rows of other sources are looked up by URL. Results are cached, so make one per
-    request."""
+    works that refer to a file, under any of the URLs with its key. Results are cached, so make one per request."""
 
     @lru_cache(maxsize=1000)
-    def found(name: str, is_own: bool) -> Subject:
-        subject = Subject(name, noted=MAX_TIST)
-        ids = [name] if is_own else ids_of(name)
+    def found(url: str) -> Subject:
+        subject = Subject(url, noted=MAX_TIST)
+        ids = ids_of(url)
         for archive in archives:
-            obis, works = _known(archive, ids), _works(archive, ids)
-            for one in ids:
-                first = obis[one].history.found if one in obis else None
-                if first is not None:
-                    subject = subject._replace(noted=min(subject.noted, first))
-                if is_url(one) and (one in works or first is not None):
-                    subject = _with_works(subject, works.get(one, ()))
+            firsts = [one.history.found for one in _known(archive, ids).values() if one.history.found is not None]
+            works = _works(archive, ids)
+            subject = subject._replace(noted=min([subject.noted, *firsts]))
+            if works or (firsts and is_url(ids[0])):
+                subject = _with_works(subject, works)
         # Asked after each lookup: a rebuild may have begun meanwhile, and a closing rule must not be missed.
         return subject if is_whole() else subject._replace(has_more=True)
 
     def look_up(row: Row) -> Subject:
-        subject = subject_of(row)
-        own = row.fields.get("obi") if row.origin.type == TYPE else None
-        known = found(own, True) if isinstance(own, str) else found(row.url, False)
+        subject, known = subject_of(row), found(row.url)
         return subject._replace(works=known.works, has_more=known.has_more, noted=min(subject.noted, known.noted))
 
     return look_up
@@ -185,11 +180,12 @@ def _works(archive: Archive, ids: Sequence[str]) -> dict[str, list[Obi]]:
     return archive.catalogue.referring([one for one in ids if is_url(one)], _MAX_WORKS)
 
 
-def _with_works(subject: Subject, tobis: Sequence[Obi]) -> Subject:
+def _with_works(subject: Subject, found: Mapping[str, Sequence[Obi]]) -> Subject:
     """Adds works to a subject. ``has_more`` is set if there may be others: if there are more than are looked up, or if
     there are none, because templates may refer to a URL that redirects to the file."""
-    works = (*subject.works, *(tobi.id for tobi in tobis))
-    return subject._replace(works=works, has_more=subject.has_more or not 0 < len(tobis) < _MAX_WORKS)
+    works = [tobi.id for tobis in found.values() for tobi in tobis]
+    has_more = not works or any(len(tobis) >= _MAX_WORKS for tobis in found.values())
+    return subject._replace(works=(*subject.works, *works), has_more=subject.has_more or has_more)
 
 
 def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
@@ -201,16 +197,9 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
         return [Subject(target_uri(fileset), noted=(known[fileset].history.found or 0) if fileset in known else 0)]
     found: list[Subject] = []
     if archive is not None:
-        ids = ids_of(url, archive.catalogue)
-        works = _works(archive, ids)
-        for obi in _known(archive, ids).values():
-            if obi.history.found is None:
-                continue
-            newest = max(tist for tist, sha256 in obi.history if sha256 is not None)
-            mime = mime_of(state(obi, newest, obi.history.at(newest) or ""))
-            is_file = obi.kind == "fobi"
-            subject = Subject(target_uri(obi.id), "" if is_file else obi.id, mime, (), obi.history.found)
-            found.append(_with_works(subject, works.get(obi.id, ())) if is_file else subject)
+        look_up = looking_up([archive], lambda: True)
+        for obi in _known(archive, ids_of(url, archive.catalogue)).values():
+            found += [look_up(newest) for newest in list(_rows_of(obi, NOWHERE))[-1:]]
     uri = uri_of(url)
     return found or [Subject(uri, handle_in(uri))]
 

@@ -36,7 +36,9 @@ class Viewer(Struct, frozen=True):
         """What this viewer may see, given the decision of the rules for everyone."""
         own = Level.CONTENT if self.allows("content") else Level.METADATA if self.allows("metadata") else Level.NOTHING
         level = max(own, decision.level)
-        return min(level, Level.METADATA) if decision.withdrawn else level
+        if decision.withdrawn:
+            return Level.METADATA if self.has_metadata else Level.NOTHING
+        return level
 
     def decide(self, row: Row) -> Decision:
         subject = Subject("") if self.rules.are_trivial else self.look_up(row)
@@ -64,7 +66,7 @@ class Viewer(Struct, frozen=True):
             about = (row.url, row.text("mime"))
             if by_time or about != judged:  # else it is that of the row before
                 decision, judged = self.decide(row), about
-            if self.level(decision) < Level.METADATA and not (decision.withdrawn and self.has_metadata):
+            if self.level(decision) < Level.METADATA:
                 continue
             if decision.withdrawn:
                 row = row.with_fields(access="withdrawn", **({"reason": decision.reason} if decision.reason else {}))

@@ -300,9 +300,8 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
         decision = rules.decide(subject, address, time.time())
         depends = rules.on_address(subject, time.time()) if not address else 0
         shown = normalise(wanted)[1] if is_fileset(wanted) else subject.handle or subject.url
-        viewer = Viewer(token, address, rules)
         rule = f"rule {decision.rule}" if decision.rule else "access.open"
-        anybody, own = Viewer(None, address, rules).level(decision), viewer.level(decision)
+        anybody = Viewer(None, address, rules).level(decision)
         is_by_oai = bool(subject.handle and subject.noted) and anybody < Level.CONTENT and config.oai.items != "fobi"
         value = {
             "id": shown, "url": subject.url, "anybody": anybody.name.lower(), "by": rule, "mime": subject.mime,
@@ -321,9 +320,11 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
             lack = "the obi store holds nothing of it" if has_archive else "there is no archive"
             lines.append(f"    {lack}; rows of indexes are judged by their own time and media type")
         if token is not None:
+            is_valid = token.is_valid(time.time())
+            own = Viewer(token, address, rules).level(decision) if is_valid else Level.NOTHING
             value |= {"token": own.name.lower(), "collections": list(token.collections) or None}
             where = ", ".join(token.collections) or "all collections"
-            lines.append(f"    {own.name.lower()} for {token.name}, in {where}")
+            lines.append(f"    {own.name.lower()} for {token.name}, in {where}" + ("" if is_valid else " (expired)"))
         show(value, *lines, as_json=as_json)
 
 
