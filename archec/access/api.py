@@ -14,7 +14,7 @@ from starlette.responses import Response
 from archec.access import memento
 from archec.access.collection import Collection, Lookup, Step
 from archec.access.errors import Refused, unauthorized
-from archec.access.exchange import HTML, JSON, Exchange, answer
+from archec.access.exchange import HTML, JSON, Exchange, answer, errors_of
 from archec.access.feeding import add, parse_rows, remove
 from archec.access.index import answer_index, list_sources
 from archec.access.memento import Addresses
@@ -129,17 +129,17 @@ class Api:
         stamp = view.chosen.timestamp
         if given is not None and stamp != given[1]:
             if not await memento.is_held(lookup, url, given[1]):
-                return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
+                return answer(302, b"", HTML, [("Location", at.memento(view.chosen)), *errors_of(lookup.errors)])
             stamp = given[1]
         loaded = await load(lookup, all_of(url, stamp), spelled=url)
         if loaded.row.timestamp != stamp:
             await loaded.record.close()
-            varies = [("Vary", "accept-datetime")] if given is None else []
-            return answer(302, b"", HTML, [("Location", at.memento(loaded.row)), *varies])
+            more = [*([("Vary", "accept-datetime")] if given is None else []), *errors_of(lookup.errors)]
+            return answer(302, b"", HTML, [("Location", at.memento(loaded.row)), *more])
         exchange.note["source"] = loaded.row.origin.source
         async with ClosedOnFailure(loaded.record.close):
             links = memento.links(at, view._replace(chosen=loaded.row))  # of several at one time
-            return answer_replay(exchange, loaded, at, links, negotiated=given is None)
+            return answer_replay(exchange, loaded, at, links, lookup.errors, negotiated=given is None)
 
     async def _available(self, exchange: Exchange, lookup: Lookup) -> Response:
         url, stamp = exchange.take.one("url"), exchange.take.one("timestamp")

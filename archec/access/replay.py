@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from archec.access.exchange import Exchange, answer, as_uri
+from archec.access.exchange import Exchange, answer, as_uri, errors_of
 from archec.access.memento import Addresses
 from archec.access.query import joined
 from archec.access.record import HEADER_NAME, Record, dechunked, exactly
 from archec.access.remote_records import REMOTE
 from archec.access.resource import Loaded
+from archec.access.sources import Errors
 from archec.access.stamps import http_date
 from archec.server.responses import BodyResponse, in_pieces
 from archec.web.headers import http_date as time_of
@@ -53,9 +54,10 @@ class _HeldPart(NamedTuple):
 
 
 def answer_replay(
-    exchange: Exchange, loaded: Loaded, at: Addresses, links: str, *, negotiated: bool = False
+    exchange: Exchange, loaded: Loaded, at: Addresses, links: str, errors: Errors, *, negotiated: bool = False
 ) -> Response:
-    """Returns the response that a record contains. ``negotiated``: it is the response of a TimeGate."""
+    """Returns the response that a record contains. ``errors`` are those of sources. ``negotiated``: it is the response
+    of a TimeGate."""
     row, record = loaded
     chunked = "chunked" in record.http_header("transfer-encoding").lower()
     size = -1 if chunked else record.size
@@ -69,6 +71,7 @@ def answer_replay(
         ("Accept-Ranges", "bytes" if held is not None else "none"),
         ("Content-Security-Policy", _SANDBOX),
         *([("Vary", "accept-datetime")] if negotiated else []),
+        *errors_of(errors),
     ]
     if 200 <= status < 300 and (met := _precondition(exchange, tag, record)):
         return _without_body(record, answer(met, b"", "text/html", headers))

@@ -18,6 +18,7 @@ from archec.access.record import Record
 from archec.access.replay import answer_replay
 from archec.access.resource import Loaded
 from archec.access.rows import NOWHERE, Row
+from archec.access.sources import Errors
 from archec.server.responses import in_pieces
 
 U = "http://a.org/x?b=2&a=1"
@@ -69,13 +70,17 @@ def rels(header: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def test_sources_that_fail_are_named_where_nothing_is_found(tmp_path: Path) -> None:
-    write_index(tmp_path / "a.cdxj", [line("http://a.org/", STAMPS[0])])
-    config = configured(tmp_path, "collections: {a: {index_group: {a: a.cdxj, none: missing.cdxj}}}")
+def test_sources_that_fail_are_named_whatever_is_found(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response("http://a.org/", STAMPS[0], b"held")
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    index = "{index_group: {a: a.cdxj, none: missing.cdxj}, resource: ./w}"
+    config = configured(tmp_path, f"collections: {{a: {index}}}")
     give_tokens(config)
     with serving(config) as url, client(url) as get:
         for path, status in (
             ("/a/http://a.org/", 302), ("/a/http://no.org/", 404), ("/a/id_/http://no.org/", 404),
+            ("/a/id_/http://a.org/", 200), ("/a/2014/http://a.org/", 302), (f"/a/{STAMPS[0]}id_/http://a.org/", 200),
             ("/a/2014/http://no.org/", 404), ("/a/timemap/link/http://no.org/", 404),
             ("/wayback/available?url=no.org", 200),
         ):  # fmt: skip
@@ -322,7 +327,7 @@ def test_a_part_of_an_unknown_or_impossible_whole(told: str, given: str, status:
     row = Row(b"", "org,a)/", STAMPS[0], {"url": U}, NOWHERE)
     exchange = Exchange({"method": "GET", "path": "/", "headers": [(b"range", given.encode())]}, None)  # type: ignore[arg-type]
     loaded = Loaded(row, Record((), http, 5, in_pieces(b"abcde")))
-    answer = answer_replay(exchange, loaded, Addresses("http://x", U), "")
+    answer = answer_replay(exchange, loaded, Addresses("http://x", U), "", Errors())
     assert (answer.status_code, answer.headers.get("content-range", "")) == (status, span)
 
 
