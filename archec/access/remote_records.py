@@ -29,7 +29,17 @@ REMOTE = ("live", "cdx", "memento")
 _BEGINNING = 1 << 17
 """Bytes of a body that must arrive within the timeout."""
 _IN_MEMORY = 1 << 20
-_DROPPED = frozenset({"link", "memento-datetime", "transfer-encoding", "connection", "keep-alive", "content-length"})
+_DROPPED = frozenset({"transfer-encoding", "connection", "keep-alive", "content-length"})
+_OF_MEMENTOS = frozenset({"link", "memento-datetime", "content-location", "reserrors"})
+"""Headers that archives add to captures."""
+_OF_SERVERS = frozenset({
+    "accept-ranges", "cache-control", "content-security-policy", "date", "etag", "server", "vary", "via",
+    "x-content-type-options",
+})  # fmt: skip
+"""Headers of their own that archives also add, if they give those of the capture with the prefix ``_ORIG``."""
+_ORIG = "x-archive-orig-"
+_OF_BODY = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding", "location"})
+"""Headers that are as the answer has them, whatever those of the capture were."""
 _REPLAY = re.compile(r"/[0-9]{1,17}(?:[a-z]{2}_)?/((?:https?|ftp)://.*)", re.S)
 
 
@@ -93,7 +103,8 @@ class ReplayLoader:
             ("Content-Type", "application/http; msgtype=response"),
             ("Content-Length", str(len(head) + size)),
         ]
-        record = Record(headers, head, size, body, stack.aclose)
+        reported = errors_reported_in(response.headers) if row.origin.type != "live" else ""
+        record = Record(headers, head, size, body, stack.aclose, reported=reported)
         with in_time(self._seconds):
             await record.read_start()
         return record
@@ -165,10 +176,16 @@ def _is_memento(response: Response) -> bool:
 def _http_head(response: Response, *, is_live: bool) -> list[tuple[str, str]]:
     """The headers of a response as they were when it was captured."""
     found: list[tuple[str, str]] = []
-    for raw_name, raw_value in response.raw:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+    given = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw]
+    prefixed = {name.lower().removeprefix(_ORIG) for name, _ in given if name.lower().startswith(_ORIG)}
+    others = _DROPPED if is_live else _DROPPED | _OF_MEMENTOS | (prefixed and (_OF_SERVERS | prefixed) - _OF_BODY)
+    for name, value in given:
         lowered = name.lower()
-        if lowered in _DROPPED and not (is_live and lowered == "link"):
+        if lowered.startswith(_ORIG) and not is_live:
+            if lowered.removeprefix(_ORIG) not in ("", *_OF_BODY):
+                found.append((name[len(_ORIG) :], value))
+            continue
+        if lowered in others:
             continue
         if lowered == "location" and not is_live:
             match = _REPLAY.search(value)

@@ -358,6 +358,30 @@ def test_what_an_archec_says_of_its_sources_is_passed_on(tmp_path: Path) -> None
             assert "near: gone.warc.gz" in json.loads(loaded.headers["reserrors"])["f"]
 
 
+def test_a_memento_of_an_archec_has_the_headers_that_it_had(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    had = {"Date": "then", "Set-Cookie": "a=b", "Link": "<x>", "ETag": '"old"', "X-Note": "n", "Server": "s"}
+    crawl.response(U, STAMPS[0], b"whole", headers={**had, "Content-Encoding": "odd"})
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    one = "index_group: {near: a.cdxj, gone: no.cdxj}, resource: ./w"
+    behind = configured(tmp_path, f"collections: {{c: {{{one}}}}}\naccess: {{open: content}}")
+    with serving(behind) as url:
+        (tmp_path / "front").mkdir()
+        text = f"collections: {{c: cdx+{url}/c/cdx, m: memento+{url}/c/}}\naccess: {{open: content}}"
+        with serving(configured(tmp_path / "front", text)) as base, client(base, "") as get, client(url, "") as own:
+            for name in ("c", "m"):
+                first, second = own.get(f"/c/{STAMPS[0]}id_/{U}"), get.get(f"/{name}/{STAMPS[0]}id_/{U}")
+                told = [{k: v for k, v in one.headers.items() if k.startswith("x-")} for one in (first, second)]
+                assert told[0] == told[1] | {"x-archive-orig-content-encoding": "odd"}
+                assert {key: told[1][f"x-archive-orig-{key.lower()}"] for key in had} == had
+                assert second.headers["content-encoding"] == "odd"
+                assert "gone: " in json.loads(second.headers["reserrors"])[name]
+                http = dict(record(get.get(f"/{name}/resource?url={U}")).http_headers.headers)
+                assert {key.title() for key in http} == {key.title() for key in had} | {
+                    "Content-Type", "Content-Encoding", "Content-Length"
+                }  # fmt: skip
+
+
 def test_posts_are_looked_up_in_other_indexes_but_not_loaded_with_get(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "w" / "a.warc.gz")
     crawl.response(U, STAMPS[0], b"shown")
