@@ -67,21 +67,19 @@ async def visible_pages(lookup: Lookup, query: Query, take: Arguments) -> QueryP
     see none of the rows, or if there are none in the only block. If rules may hide some, all are on one page: more
     would tell how many those are."""
     viewer = lookup.viewer
-    may_see = viewer.may_see(query.range)
-    if not may_see:
+    if not viewer.may_see(query.range):
         viewer.check_empty()
     pages = await to_thread.run_sync(pages_of, lookup.collection, query, take)
     if pages is None:
         return None
-    if may_see:
-        if not viewer.sees_all:
-            pages = pages._replace(number=1, blocks=1, range=query.range)
-        if pages.blocks > 1:
-            return pages
-        rows = await Lookup(lookup.collection, viewer).rows(replace(query, limit=1, filters=()))
-        if await to_thread.run_sync(next, rows, None) is not None:
-            return pages
-        viewer.check_empty()
+    if not viewer.sees_all:
+        pages = pages._replace(number=1, blocks=1, range=query.range)
+    if pages.blocks > 1:
+        return pages
+    rows = await Lookup(lookup.collection, viewer).rows(replace(query, limit=1, filters=()))
+    if await to_thread.run_sync(next, rows, None) is not None:
+        return pages
+    viewer.check_empty()
     return pages._replace(number=0, blocks=0)
 
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -38,9 +39,11 @@ from starlette.routing import Route
 from archec.access.audit_log import AuditLog
 from archec.access.errors import Refused
 from archec.access.gate import Gate, TransferEnded
-from archec.access.query import MatchType, key_of, key_range, uri_of
+from archec.access.index_folders import FileSource
+from archec.access.query import MatchType, Query, key_of, key_range, uri_of
 from archec.access.rows import NOWHERE, Row, RowOrigin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of
+from archec.access.sources import Errors
 from archec.access.tokens import Token, TokenFile, hash_of
 from archec.access.viewer import Viewer
 from archec.cli.access import access
@@ -369,6 +372,23 @@ def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
     give_tokens(config, Token("feeder", hash_of("feeder"), ("write",)))
     with serving(config) as url, client(url, "feeder") as get:
         assert get.get(f"/a/cdx?url=x.org&{count}").json()["pages"] == 0
+
+
+def test_the_number_of_pages_takes_the_same_time_for_what_is_closed_and_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, parts = [], FileSource.parts
+
+    def asking(source: FileSource, query: Query, errors: Errors, *, at_once: bool = False) -> Sequence[Iterator[Row]]:
+        asked.append(query.url)
+        return parts(source, query, errors, at_once=at_once)
+
+    monkeypatch.setattr(FileSource, "parts", asking)
+    with serving(world(tmp_path, "access: {open: metadata, rules: [{host: x.org, rights: closed}]}")) as url:
+        for host in ("x.org", "none.org"):
+            told = httpx.get(f"{url}/a/cdx?url={host}&showNumPages=true").json()
+            assert (told["pages"], len(asked)) == (0, 1)
+            asked.clear()
 
 
 def test_where_rules_may_hide_rows_the_others_are_on_one_page(tmp_path: Path) -> None:
