@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import cleandoc
 from typing import Any
 
@@ -12,9 +12,9 @@ from msgspec import Struct
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.fields import clean
 from archec.fileset.manifest import in_pieces
-from archec.fileset.model import IngestRequest
+from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.redaction import public_value
-from archec.fileset.status import BadRequest
+from archec.fileset.status import BadRequest, Status
 
 RESULT_VERSION = 1
 _LONGEST_LINE = 10_000_000
@@ -73,11 +73,25 @@ class IngestResult(Struct, kw_only=True):
     due: str | None = None
 
 
+_STATUSES = [one.value for one in Status]
+_STRATEGIES = [*(one.value for one in IngestStrategy), None]
+_VALUES: Mapping[str, Mapping[str, Sequence[str | None]]] = {
+    "IngestResult": {
+        "status": _STATUSES, "ingest_strategy": _STRATEGIES, "ingest_strategy_preferred": _STRATEGIES
+    },
+    "FilesetManifestFile": {"status": [*_STATUSES, None]},
+}  # fmt: skip
+"""The values of the fields of results that have no others."""
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of a result."""
     (found,), components = msgspec.json.schema_components([IngestResult], ref_template="#/$defs/{name}")
-    for component in components.values():
+    for name, component in components.items():
         component["description"] = cleandoc(component["description"])  # as Python 3.13 does, and older ones do not
+        component["required"] = list(component["properties"])
+        for field, value in _VALUES.get(name, {}).items():
+            component["properties"][field]["enum"] = value
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "result of archec fileset ingest",

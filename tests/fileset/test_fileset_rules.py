@@ -23,7 +23,7 @@ from archec.fileset.checksums import Checksums, checksums, mismatch
 from archec.fileset.fields import clean, parse
 from archec.fileset.finding import identifier_of, url_of
 from archec.fileset.manifest import FileSelection, Manifest, as_kept, decode, encode, parts, set_safe_paths
-from archec.fileset.model import FilesetPlatformItem
+from archec.fileset.model import FilesetPlatformItem, IngestStrategy
 from archec.fileset.paths import safe_paths, unsafe
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.redaction import public_body
@@ -265,6 +265,11 @@ def test_every_field_of_a_result_is_there_and_in_the_schema() -> None:
     schema = results.schema()
     assert set(schema["$defs"]["IngestResult"]["properties"]) == set(whole)
     assert set(schema["$defs"]["FilesetFile"]["properties"]) == {"file_meta", "terminal", "cdx", "revisit_cdx"}
+    assert all(set(one["required"]) == set(one["properties"]) for one in schema["$defs"].values())
+    result, file = (schema["$defs"][name]["properties"] for name in ("IngestResult", "FilesetManifestFile"))
+    statuses = [status.value for status in Status]
+    assert (result["status"]["enum"], file["status"]["enum"]) == (statuses, [*statuses, None])
+    assert result["ingest_strategy"]["enum"] == [*(one.value for one in IngestStrategy), None]
 
 
 def test_the_schema_in_the_docs_is_the_one() -> None:
