@@ -154,7 +154,7 @@ def ingest(
                 held = find_fileset(archive, name)
                 item = item_name(held.manifest.platform_domain, held.manifest.platform_id, held.manifest.version)
                 write_export(archive, held, "folder", to / item, again=True)
-    leave(exit_code(counter.statuses))
+    leave(exit_code(counter.statuses, dry_run=dry_run))
 
 
 def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:

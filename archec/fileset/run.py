@@ -54,7 +54,6 @@ _BATCH = (500, 5.0)
 _CODES = {
     Status.BAD_REQUEST: Exit.USAGE,
     Status.BUDGET: Exit.BUDGET,
-    Status.NOT_PROCESSED: Exit.DONE,
 }
 
 Line = tuple[str, IngestRequest | FilesetProblem]
@@ -99,10 +98,11 @@ class RequestLines:
             pending.set_exception(error)
 
 
-def exit_code(statuses: Iterable[str]) -> Exit:
+def exit_code(statuses: Iterable[str], *, dry_run: bool = False) -> Exit:
     """The exit code for results with these statuses: that of the worst one."""
-    reached = map(Status, statuses)
-    return gravest_of_items(Exit.DONE if one.is_hit else _CODES.get(one, Exit.OPERATOR_ERROR) for one in reached)
+    good = [status.value for status in Status if status.is_hit or (dry_run and status is Status.NOT_PROCESSED)]
+    bad = (Status(one) for one in statuses if one not in good)
+    return gravest_of_items(_CODES.get(one, Exit.OPERATOR_ERROR) for one in bad)
 
 
 def run_ingest(

@@ -6,6 +6,7 @@ import copy
 import gzip
 import hashlib
 import io
+import json
 import struct
 import tarfile
 import time
@@ -18,10 +19,11 @@ from click.testing import CliRunner
 from fileset_platform import Platform, zenodo
 from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
+from gather_support import archec_inline
 
 from archec.cli.fileset import fileset
 from archec.cli.get import get
-from archec.errors import NotHeld
+from archec.errors import Exit, NotHeld
 from archec.fileset.interior import BROKEN, Bounds, interior, open_member
 from archec.fileset.model import IngestStrategy
 from archec.fileset.run import due_requests
@@ -299,6 +301,18 @@ def test_a_bundle_that_lacks_files_or_has_others_says_which(filesets: Filesets, 
     platform.files["/api/records/7/files-archive"] = zipped(files)
     (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED)
     assert result.status == "success"
+
+
+def test_a_bundle_with_encrypted_files_only_is_no_success(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p.csv": 100})
+    platform.bodies["/api/records/7"]["links"]["archive"] = f"{platform.url}/api/records/7/files-archive"
+    data = bytearray(zipped({"p.csv": b"p" * 100}))
+    data[data.index(b"PK\x01\x02") + 8] |= 1  # the flag of an encrypted member, in the directory
+    platform.files["/api/records/7/files-archive"] = bytes(data)
+    asked = ("fileset", "ingest", url, "--strategy", "web-fileset-bundled")
+    for option, code in (((), Exit.OPERATOR_ERROR), (("--dry-run",), Exit.DONE)):
+        done = archec_inline(filesets.config, *asked, *option)
+        assert (done.code, json.loads(done.out)["status"]) == (code, "not-processed")
 
 
 def test_a_bundle_without_restricted_files_is_not_the_whole(folder: Path, platform: Platform) -> None:
