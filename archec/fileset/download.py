@@ -200,8 +200,8 @@ class _Transfer:
         self._temp, self._answer, self._head = temp, left, self._head_of(temp)
         self._take(temp.size)
         digests = temp.digests
-        is_complete = self._file.size is not None and mismatch(self._file, digests) is None
-        if is_complete or (left.sha256 and digests.sha256 == left.sha256):
+        is_complete = self._file.size is not None or (left.sha256 and digests.sha256 == left.sha256)
+        if is_complete and mismatch(self._file, digests) is None:
             return await self._judge()
         if left.sha256 or not left.validator:
             self._restart()
@@ -218,14 +218,10 @@ class _Transfer:
         page = self._helper is not None and not self._helper.is_documented
         async with self._of.asker.request(self._url, headers, self._helper, page=page) as (response, fields):
             status = response.status_code
-            end = self._end_of(fields) if status == 206 else 0
-            if status == 416 and size and self._is_whole(fields):
-                return await self._judge()
-            if status == 416 or (status == 206 and not end):
-                self._restart()
-                raise PlatformHttpError(f"{self._url[:300]}: a range is answered with HTTP {status}")
-            if status not in (200, 206):
-                if headers:  # perhaps the server refuses ranges only
+            end = self._end_of(fields) if status == 206 and headers else 0
+            is_joined = bool(end) or (status == 416 and bool(headers) and self._is_whole(fields))
+            if status != 200 and not is_joined:
+                if headers:  # perhaps the server refuses ranges only, or has another file now
                     self._takes_ranges = False
                     return None
                 if status not in _MISSING:  # perhaps the URL has expired, and the next ingest gets another
@@ -233,11 +229,17 @@ class _Transfer:
                 return await _refused(response, self._url)
             if status == 200 and size:
                 self._restart()
-            await self._receive(response, fields)
+            if status != 416:
+                await self._receive(response, fields)
             if end and self._size != end and not self._is_over:
                 self._restart()
                 raise PlatformHttpError(f"{self._url[:300]}: a range has another length than it says")
-        return await self._judge()
+        outcome = await self._judge()
+        if is_joined and isinstance(outcome, NotFetched) and not self._is_over:  # parts of different files, perhaps
+            self._restart()
+            self._takes_ranges = False
+            return None
+        return outcome
 
     async def _receive(self, response: Response, fields: dict[str, str]) -> None:
         """Writes a response body to the temporary file, up to the size limits."""

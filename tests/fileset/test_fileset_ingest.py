@@ -386,7 +386,7 @@ def test_a_file_that_came_compressed_is_what_the_manifest_says(
         ([CUT, lambda handler, data: rest(handler, data, **GZIP), WHOLE], NEW, 3),
         ([lambda handler, data: cut(handler, data, **GZIP), lambda handler, data: rest(handler, data, **GZIP)], OLD, 2),
         ([lambda handler, data: cut(handler, data, **GZIP), lambda handler, data: rest(handler, data)], OLD, 2),
-        ([CUT, NO_RANGE] * 9, None, 3),
+        ([CUT, NO_RANGE] * 9, None, 4),
         ([lambda handler, data: cut(handler, data, **DATED), lambda handler, data: rest(handler, data)], OLD, 2),
     ],
 )  # fmt: skip
@@ -403,6 +403,18 @@ def test_only_the_rest_of_the_same_file_continues_it(
     assert platform.requests.count("/f") == asked
     if kept:
         assert held(filesets, f"{platform.url}/f") == kept
+
+
+def test_parts_that_make_another_file_are_fetched_as_a_whole(filesets: Filesets, platform: Platform) -> None:
+    """The server says that the range is of the same file, with the same ETag and size, but it is not."""
+    url = zenodo(platform, 7, {"p": 200})
+    where = "/api/records/7/files/p/content"
+    answers = iter([CUT, lambda handler, data: rest(handler, NEW), Handler.serve])
+    platform.behaviours[where] = lambda handler, data: next(answers)(handler, data)
+    (result, _) = filesets.ingest(url)
+    assert (result.status, result.message) == ("success-file", None)
+    asked = zip(platform.requests, platform.headers, strict=True)
+    assert [headers.get("range") for path, headers in asked if path == where] == [None, "bytes=100-", None]
 
 
 def test_a_file_that_is_closed_while_the_run_is_cancelled_is_kept(
@@ -1597,6 +1609,17 @@ def test_what_a_kill_left_between_its_names_and_the_journal_is_not_asked_for_aga
     assert {path: sent for path, sent in platform.sent.items() if sent != len(platform.files[path])} == {}
     assert archec_inline(filesets.config, "check").code == 0
     assert archec_inline(filesets.config, "verify").code == 0
+
+
+def test_what_a_kill_left_of_a_file_that_was_replaced_is_fetched_anew(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"f": 3000})
+    process = ingesting(filesets, url, **killed_at("store.after-fsync-dir:2"))
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    row, new = platform.bodies["/api/records/7"]["files"][0], bytes_of("new", 4000)
+    row |= {"size": len(new), "checksum": f"md5:{hashlib.md5(new).hexdigest()}"}
+    platform.files["/api/records/7/files/f/content"] = new
+    assert [one.status for one in filesets.ingest(url)] == ["success-file", "success"]
 
 
 @pytest.mark.slow
