@@ -11,6 +11,8 @@ import msgspec
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Ingest
+from archec.fileset.lookup import is_selection
+from archec.fileset.manifest import FileSelection
 from archec.fileset.status import Status
 from archec.tist import iso
 
@@ -63,14 +65,17 @@ def _table(dialect: Dialect) -> str:
 
 
 def _row(catalogue: Catalogue, ingest: Ingest, dialect: Dialect) -> str:
-    files = [msgspec.to_builtins(file) for file in catalogue.manifest(ingest.state)] if ingest.state else None
+    given = ingest.options if is_selection(ingest) else {}
+    selection = FileSelection(given.get("include", ()), given.get("exclude", ()))
+    selected = filter(selection.wants, catalogue.manifest(ingest.state))
+    files = ", ".join(json.dumps(msgspec.to_builtins(file)) for file in selected)
     values = {
         **msgspec.structs.asdict(ingest),
         "updated": iso(ingest.tist),
         "hit": Status(ingest.status).is_hit,
         "total_size": ingest.total_size if (ingest.total_size or 0) < 1 << 63 else None,
         "archiveorg_item_bundle_path": ingest.archiveorg_bundle_path,
-        "manifest": None if files is None else json.dumps(files, ensure_ascii=True),
+        "manifest": f"[{files}]" if ingest.state else None,
     }
     shown = ", ".join(_literal(values[name], dialect) for name in _COLUMNS)
     updates = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _KEY)

@@ -585,6 +585,20 @@ def test_sql_has_the_files_of_a_data_set_that_is_not_held(filesets: Filesets, pl
     assert len([line for line in filesets.dump() if line["collection"] == "manifests"]) == 1
 
 
+def test_sql_has_the_files_that_were_selected(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p.csv": 10, "q.csv": 20, "r.txt": 40})
+    filesets.ingest(url)
+    (result,) = filesets.ingest(url, include=("*.csv",))
+    _, script = command(filesets, "export-sql", "--dialect", "sqlite")
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(script)
+        ((count, size, manifest),) = database.execute(
+            "SELECT file_count, total_size, manifest FROM ingest_fileset_platform"
+        )
+    assert (count, size) == (2, 30)
+    assert json.loads(manifest) == [msgspec.to_builtins(file) for file in result.manifest or ()]
+
+
 def test_sql_of_what_postgresql_does_not_hold(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p\\u0000\0\0": 10, "q": 10})
     for row in platform.bodies["/api/records/7"]["files"]:
