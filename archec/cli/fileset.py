@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from archec.archive.budget import Budget
 from archec.catalogue.model import Ingest
@@ -137,7 +138,7 @@ def ingest(
 
     def emit(result: IngestResult, file: IngestResult | None) -> None:
         _write(sys.stdout.buffer, result)
-        if result.fileset is not None and to is not None and result.status != Status.PLATFORM_GONE:
+        if result.fileset is not None and not dry_run and result.status != Status.PLATFORM_GONE:
             kept.append(result.fileset)
         if file is not None and file_results is not None:
             _write(file_results, file)
@@ -152,8 +153,11 @@ def ingest(
         with opened(config) as archive:
             for name in dict.fromkeys(kept):
                 held = find_fileset(archive, name)
-                item = item_name(held.manifest.platform_domain, held.manifest.platform_id, held.manifest.version)
-                write_export(archive, held, "folder", to / item, again=True)
+                manifest = held.manifest
+                if manifest.bundle is None:
+                    manifest = replace(manifest, manifest=tuple(filter(options.selection.wants, manifest.manifest)))
+                item = item_name(manifest.platform_domain, manifest.platform_id, manifest.version)
+                write_export(archive, held._replace(manifest=manifest), "folder", to / item, again=True)
     leave(exit_code(counter.statuses, dry_run=dry_run))
 
 

@@ -437,6 +437,14 @@ def test_copies_are_kept_up_to_date(one: Filesets, tmp_path: Path) -> None:
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == len(SIZES)
 
 
+def test_copies_are_of_the_selected_files_and_none_in_a_dry_run(one: Filesets, tmp_path: Path) -> None:
+    ingest = ("ingest", "10.5281/zenodo.7", "--to", str(tmp_path / "to"))
+    assert command(one, *ingest, "--dry-run")[0] == 0
+    assert not (tmp_path / "to").exists()
+    assert command(one, *ingest, "--include", "*/p q.csv")[0] == 0
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["p q.csv"]
+
+
 def test_bags_are_valid(one: Filesets, platform: Platform, tmp_path: Path) -> None:
     bag = bagit.Bag(str(exported(one, "bagit", tmp_path)))
     assert bag.validate()
