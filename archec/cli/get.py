@@ -87,15 +87,18 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
     # Imported here, because it is slow to import and rarely needed.
     from archec.fileset.interior import open_member
     from archec.fileset.lookup import open_file
+    from archec.fileset.manifest import is_whole, safe_path
 
     name, _, path = asked.partition("!/")
     with ExitStack() as stack:
         held = _data_set(archive, name) if tist is None else None
-        files = held.manifest.manifest if held is not None else ()
-        file = next((one for one in files if one.path == path), None)
-        if held is not None and file is None and not is_url(name):
-            raise NotHeld(f"{name}: it contains no file {path}")
-        if held is not None and file is not None:
+        if held is not None:
+            same = [one for one in held.manifest.manifest if path in (one.path, safe_path(one))]
+            if not same:
+                raise NotHeld(f"{name}: it contains no file {path}")
+            file = min(same, key=lambda one: one.path != path)
+            if held.manifest.bundle is None and not is_whole(file):
+                raise NotHeld(f"{name}: {path} is not held: {file.status}")
             stream = stack.enter_context(open_file(archive, file, held.manifest.bundle))
             whole_id, noted = held.obi.id, held.tist
         else:

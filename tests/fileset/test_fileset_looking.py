@@ -28,7 +28,7 @@ from access_support import client, give_tokens, serving
 from click.testing import CliRunner
 from fileset_platform import Platform, bytes_of, zenodo
 from fileset_support import Filesets, make_archive
-from gather_support import archec_inline
+from gather_support import Done, archec_inline
 from msgspec.structs import replace
 from rocrate.rocrate import ROCrate
 from warcio.archiveiterator import ArchiveIterator
@@ -42,7 +42,7 @@ from archec.cli.coverage import coverage
 from archec.cli.fileset import fileset
 from archec.cli.get import get
 from archec.config import parse
-from archec.errors import ArchecError, NotHeld, UsageError
+from archec.errors import ArchecError, Exit, NotHeld, UsageError
 from archec.fileset.fields import clean
 from archec.fileset.lookup import find_fileset
 from archec.monitor.page import Account, page
@@ -338,6 +338,21 @@ def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) 
     assert got(f"{platform.url}/record/30!/q").stdout_bytes == bytes_of("q", 5)
     found = got(name + "@7!/data/P Q.csv")
     assert (found.exit_code, found.stderr.startswith(f"archec: data/P Q.csv in {name} noted ")) == (0, True)
+
+
+def test_get_of_a_file_by_its_safe_path_and_of_one_that_is_not_held(filesets: Filesets, platform: Platform) -> None:
+    page = zenodo(platform, 7, {"p": 5, "P": 6, "q": 7})
+    platform.files["/api/records/7/files/q/content"] = b"wrong"
+    filesets.ingest(page)
+
+    def got(path: str) -> Done:
+        return archec_inline(filesets.config, "get", f"{page}!/{path}")
+
+    assert [got(path).out for path in ("p", "P", "P (2)")] == [
+        bytes_of("p", 5), bytes_of("P", 6), bytes_of("P", 6),
+    ]  # fmt: skip
+    assert (got("q").code, got("q").err) == (Exit.NOT_HELD, f"archec: {page}: q is not held: mismatch-size\n")
+    assert (got("r").code, got("r").err) == (Exit.NOT_HELD, f"archec: {page}: it contains no file r\n")
 
 
 def test_a_fileset_is_found_by_every_url_of_its_platform(filesets: Filesets, platform: Platform) -> None:
