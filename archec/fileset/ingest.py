@@ -23,7 +23,6 @@ from archec.fileset.status import (
     EmptyManifest,
     FilesetProblem,
     PlatformGone,
-    PlatformNotFound,
     PlatformRestrictedError,
     Status,
 )
@@ -45,7 +44,7 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
 
 
 async def _ingest(work: Work, request: IngestRequest, found: RequestFindings) -> IngestResult:
-    due, has_page = 0, True
+    due = 0
     if request.options:
         work = dataclasses.replace(work, options=msgspec.convert(request.options, IngestOptions))
     try:
@@ -53,14 +52,13 @@ async def _ingest(work: Work, request: IngestRequest, found: RequestFindings) ->
         status, message = await _process(work, found, found.item)
         message = message or _selected(work, found)
     except FilesetProblem as problem:
-        has_page = not isinstance(problem, PlatformNotFound)
         if isinstance(problem, PlatformRestrictedError) and problem.item is not None:
             found.item = public_item(checked_item(problem.item, found.helper))
         found.platform_id = problem.platform_id or found.platform_id
         status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)
         due = problem.due
         found.withdrawn = _note_gone(work, found, problem)
-    if found.helper is not None and found.landing is None and has_page and not found.is_existing and work.downloader:
+    if found.helper is not None and found.landing is None and not found.is_existing and work.downloader:
         found.landing = await landing_page(work, found)
     return finish(work, request, found, status, message, due)
 

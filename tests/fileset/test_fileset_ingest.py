@@ -476,6 +476,17 @@ def test_what_stands_in_the_way_is_the_status(
     assert (result.message or "").startswith((f"{url}: ", f"{platform.url}/api/records/7: "))
 
 
+def test_the_page_of_a_data_set_that_its_platform_does_not_have_is_captured(
+    filesets: Filesets, platform: Platform
+) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    platform.bodies["/api/records/7"] = 404
+    (result,) = filesets.ingest(url)
+    assert (result.status, result.html_biblio) == ("platform-404", {"title": "Prices 7", "contrib_names": ["Doe, J."]})
+    assert result.terminal is not None
+    assert held(filesets, url) == platform.bodies["/records/7"]
+
+
 def test_what_was_withdrawn_is_lost(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p": 10})
     filesets.ingest(url)
