@@ -151,7 +151,10 @@ def test_a_field_of_another_type_only_matters_if_it_is_needed() -> None:
         (zenodo(conceptrecid=7), FilesetPlatformScopeError),
         (zenodo(status="draft"), PlatformNotFound),
         (zenodo(submitted=False), PlatformNotFound),
+        (zenodo(state="unsubmitted"), PlatformNotFound),
+        (zenodo(metadata={"publication_state": "draft"}), PlatformNotFound),
         (zenodo(tombstone={"reason": "x"}), PlatformGone),
+        (zenodo(deletion_status={"is_deleted": True, "status": "D"}), PlatformGone),
         (zenodo(files={"enabled": False}), EmptyManifest),
         ({"status": 404, "message": "no"}, PlatformError),
         ([], PlatformError),
@@ -197,11 +200,14 @@ def test_an_embargo_says_until_when(until: str, due: int) -> None:
     assert (caught.value.due, caught.value.platform_id) == (due, "7")
 
 
-def test_a_download_of_another_record_is_an_error() -> None:
+@pytest.mark.parametrize("place", ["api/records/8/files/p/content", "records/8/files/p?download=1", "record/8/files/p"])
+def test_a_download_of_another_record_is_an_error(place: str) -> None:
     record = zenodo()
-    record["files"][0]["links"]["self"] = "https://zenodo.org/api/records/8/files/p/content"
+    record["files"][0]["links"]["self"] = f"https://zenodo.org/{place}"
     with pytest.raises(PlatformError, match=r"files\[0\]\.links\.self"):
         item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": record})
+    record["files"][0]["links"]["self"] = f"https://zenodo.org/api/files/bucket/{place.removeprefix('api/')}"
+    assert item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": record}).manifest
 
 
 def test_communities_and_collections_name_their_members() -> None:
@@ -910,6 +916,29 @@ def test_an_element_with_an_endless_attribute_is_left_out(tag: str, attribute: s
 def test_urls_are_of_their_platforms(url: str, name: str | None) -> None:
     helper = Registry({}).match(IngestRequest(url), None)
     assert (helper.name if helper else None) == name
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("https://zenodo.org/records/7/files/p.csv?download=1", "/api/records/7"),
+        ("https://zenodo.org/doi/10.5281/ZENODO.7/", "/api/records/7"),
+        ("https://zenodo.org/DOI/10.5281%2Fzenodo.7#files", "/api/records/7"),
+        ("https://rdm.example.org/doi/10.22002/ab123-cd456", "/api/records/ab123-cd456"),
+        ("https://rdm.example.org/doi/10.22002/rdm.ab123-cd456", "/api/records/ab123-cd456"),
+    ],
+)
+def test_forms_of_urls_lead_to_the_same_question(url: str, asked: str) -> None:
+    configs = {"inveniordm": "rdm.example.org", "dspace": "ds.example.org"}
+    registry = Registry({name: PlatformConfig(hosts=(host,)) for name, host in configs.items()})
+    helper = registry.match(IngestRequest(url), None)
+    assert helper is not None
+    question = next(helper.questions(IngestRequest(url), None))
+    assert question.url.partition("?")[0].endswith(asked) or question.url.endswith(asked)
+
+
+def test_a_doi_of_another_publisher_is_no_id_of_a_record() -> None:
+    assert Registry({}).match(IngestRequest("https://zenodo.org/doi/10.1016/j.x.2020.01.001"), None) is None
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from archec.fileset.status import (
     PlatformNotFound,
 )
 
-_NAMED_RECORD = re.compile(r"/api/records/([^/]+)/")
+_NAMED_RECORD = re.compile(r"(?:/api|https?://[^/]+)/records?/([^/]+)/")
 
 
 class InvenioHelper(FilesetPlatformHelper):
@@ -46,7 +46,10 @@ class InvenioHelper(FilesetPlatformHelper):
     name = "inveniordm"
     api = "/api"
     pages = ("/records/{work}", "/records/{version}")
-    pattern = re.compile(r"/(?:api/)?records?/([A-Za-z0-9-]+)(?:/|$)|/doi/10\.[0-9]+/[a-z]+\.([0-9]+)/?$")
+    pattern = re.compile(
+        r"/(?:api/)?records?/([A-Za-z0-9-]+)(?:/|$)"
+        r"|(?i:/doi/10\.[0-9.]+/(?:[a-z]+\.([0-9]+)|(?:[a-z0-9]+\.)?([a-z0-9]{5}-[a-z0-9]{5}))/?$)"
+    )
     collections = re.compile(r"/communities/([^/]+)")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
@@ -143,10 +146,12 @@ def _check_published(record: JsonValue) -> None:
     status = record["status"].raw
     if isinstance(status, int) and not isinstance(status, bool) and status >= 400:
         raise PlatformError(f"status: the answer is an error, {status}")
-    deleted = record["tombstone"]
-    if deleted.is_object:
+    deletion = record["deletion_status"]
+    if record["tombstone"].is_object or (deletion.is_object and deletion["is_deleted"].raw is True):
         raise PlatformGone("the record was withdrawn")
+    stage = record["metadata"]["publication_state"].raw  # B2SHARE
     is_draft = status in ("draft", "new_version_draft") or record["is_draft"].raw is True
+    is_draft = is_draft or record["state"].raw == "unsubmitted" or stage in ("draft", "submitted")
     if is_draft or record["submitted"].raw is False or record["is_published"].raw is False:
         raise PlatformNotFound("the record is a draft")
 
