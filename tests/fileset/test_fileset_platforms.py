@@ -216,6 +216,10 @@ def test_communities_and_collections_name_their_members() -> None:
         item_of(ZenodoHelper, "https://zenodo.org/communities/econ", {"communities=econ": hits})
     with pytest.raises(FilesetPlatformScopeError, match="123456"):
         item_of(FigshareHelper, "https://figshare.com/collections/x/98765", {"/collections/98765": [{"id": 123456}]})
+    with pytest.raises(FilesetPlatformScopeError, match="98765 is a project, not an article: 123456"):
+        item_of(FigshareHelper, "https://figshare.com/projects/x/98765", {"/projects/98765": [{"id": 123456}]})
+    with pytest.raises(FilesetPlatformScopeError, match=UUID):
+        item_of(FourTuHelper, f"https://data.4tu.nl/collections/{UUID}", {"/v2/": [{"id": None, "uuid": UUID}]})
     bodies = {**made.OSF, "children": {"data": [{"id": "abcde"}]}}
     with pytest.raises(FilesetPlatformScopeError, match="abcde"):
         item_of(OsfHelper, "https://osf.io/y8t6r/", bodies)
@@ -271,6 +275,16 @@ def test_4tu_lists_all_files_and_says_little_of_what_is_embargoed() -> None:
     with pytest.raises(PlatformRestrictedError) as caught:
         item_of(cls, url, {"/v2/articles/": embargo})
     assert caught.value.due == 32472144000
+
+
+def test_a_download_of_another_article_of_4tu_is_an_error() -> None:
+    cls, url, bodies = CASES["4tu"]
+    article: Any = copy.deepcopy(bodies["/v2/articles/"])
+    article["files"][0]["download_url"] = f"https://data.4tu.nl/file/{UUID}/{UUID}"
+    assert item_of(cls, url, {"/v2/articles/": article}).manifest
+    article["files"][0]["download_url"] = f"https://data.4tu.nl/file/{UUID.replace('0', '9')}/{UUID}"
+    with pytest.raises(PlatformError, match=r"files\[0\]\.download_url: .* is of another article"):
+        item_of(cls, url, {"/v2/articles/": article})
 
 
 def test_a_portal_on_a_host_of_its_own_is_known_by_its_page() -> None:
@@ -926,6 +940,13 @@ def test_urls_are_of_their_platforms(url: str, name: str | None) -> None:
         ("https://zenodo.org/DOI/10.5281%2Fzenodo.7#files", "/api/records/7"),
         ("https://rdm.example.org/doi/10.22002/ab123-cd456", "/api/records/ab123-cd456"),
         ("https://rdm.example.org/doi/10.22002/rdm.ab123-cd456", "/api/records/ab123-cd456"),
+        ("https://api.figshare.com/v2/articles/123456/files", "/v2/articles/123456"),
+        ("https://api.figshare.com/v2/articles/123456/versions/2/files", "/v2/articles/123456/versions/2"),
+        ("https://figshare.com/ndownloader/articles/123456/versions/2", "/v2/articles/123456/versions/2"),
+        ("https://api.figshare.com/v2/collections/98765/articles", "/v2/collections/98765/articles"),
+        ("https://figshare.com/projects/Prices_2020/98765", "/v2/projects/98765/articles"),
+        (f"https://data.4tu.nl/ndownloader/items/{UUID}/versions/1", f"/v2/articles/{UUID}/versions/1"),
+        (f"https://data.4tu.nl/datasets/{UUID.upper()}/1", f"/v2/articles/{UUID}/versions/1"),
     ],
 )
 def test_forms_of_urls_lead_to_the_same_question(url: str, asked: str) -> None:

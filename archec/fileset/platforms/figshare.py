@@ -24,7 +24,6 @@ from archec.fileset.platforms.base import (
     license_of,
     manifest_file,
     path_of,
-    quoted,
 )
 from archec.fileset.status import (
     EmptyManifest,
@@ -40,7 +39,9 @@ _PAGE = 1000
 _DOWNLOAD = re.compile("(https?://.+)/files/[0-9]+")
 """The URL of a file. That of all files of an article is beside it."""
 _NUMBER = r"[0-9]{3,}"
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_UUID = r"(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_OF_ARTICLE = re.compile(rf"/file/({_UUID})/")
+"""The URL of a file of 4TU, which names its article."""
 
 
 class FigshareHelper(FilesetPlatformHelper):
@@ -53,10 +54,10 @@ class FigshareHelper(FilesetPlatformHelper):
     secret_header = ("Authorization", "token {}")
     shows_all: ClassVar[bool] = False
     pattern = re.compile(
-        rf"/(?:articles|datasets|ndownloader/articles)/(?:.*/)?({_NUMBER}|{_UUID})"
-        r"(?:/(?:versions/)?(?P<version>[0-9]+))?/?$"
+        rf"/(?:articles|datasets|ndownloader/items)/(?:.*/)?({_NUMBER}|{_UUID})"
+        r"(?:/(?:versions/)?(?P<version>[0-9]+))?(?:/files)?/?$"
     )
-    collections = re.compile(rf"/collections/(?:.*/)?({_NUMBER}|{_UUID})(?:/[0-9]+)?/?$")
+    collections = re.compile(rf"/(collections|projects)/(?:.*/)?({_NUMBER}|{_UUID})(?:/[0-9]+)?(?:/articles)?/?$")
 
     def match_request(
         self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
@@ -68,6 +69,10 @@ class FigshareHelper(FilesetPlatformHelper):
             and self.matches(resource.terminal_url) and b".figshare.com/" in resource.body
         )  # fmt: skip
 
+    def id_in(self, url: str) -> str:
+        """The id of the article, which may be a UUID in upper case."""
+        return super().id_in(url).lower()
+
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
         """The URL of the landing page on any host, if it matches; else the requested one."""
         is_page = resource is not None and self.matches(resource.terminal_url)
@@ -78,11 +83,11 @@ class FigshareHelper(FilesetPlatformHelper):
         url = self.url_of(request, resource)
         path, base = path_of(url), self.base(url)
         if not self.id_in(url) and (collection := self.collections.search(path)):
-            answer = yield Question(f"{base}/collections/{quoted(collection[1])}/articles?page_size=100")
-            members = [one["id"].word() for one in answer.json().items()]
-            raise FilesetPlatformScopeError(f"{collection[1]} is a collection, not an article", members=members)
-        found = self.named_in(url)
-        asked, version = found[1], found[2]
+            kind, own = collection.groups()
+            answer = yield Question(f"{base}/{kind}/{own}/articles?page_size=100")
+            members = [first_of(one["id"], one["uuid"]).word() for one in answer.json().items()]
+            raise FilesetPlatformScopeError(f"{own} is a {kind[:-1]}, not an article", members=members)
+        asked, version = self.named_in(url)[1].lower(), self.version_in(url)
         where = f"{base}/articles/{asked}" + (f"/versions/{version}" if version else "")
         answer = yield Question(where)
         article = answer.json()
@@ -101,7 +106,8 @@ class FigshareHelper(FilesetPlatformHelper):
         if len(rows) == _MOST_SHOWN and not self.shows_all:
             rows = yield from _all_rows(where, article, rows)
         folders = article["folder_structure"] if article["folder_structure"].is_object else JsonValue(None)
-        files = [_file(row, folders, base) for row in rows]
+        uuid = article["uuid"].word_or_none() or ""
+        files = [_file(row, folders, base, uuid.lower()) for row in rows]
         place = next((link[1] for file in files if (link := _DOWNLOAD.fullmatch(file.platform_url or ""))), None)
         return self.item(
             url, known, files, title=article["title"].text_or_none(),
@@ -169,7 +175,7 @@ def _size(rows: list[JsonValue]) -> int:
     return sum(row["size"].whole_or_none() or 0 for row in rows)
 
 
-def _file(row: JsonValue, folders: JsonValue, base: str) -> FilesetManifestFile:
+def _file(row: JsonValue, folders: JsonValue, base: str, uuid: str) -> FilesetManifestFile:
     number, size = row["id"].word_or_none(), row["size"].whole_or_none()
     folder = folders[number or ""].text_or_none()
     path = f"{folder.strip('/')}/{row['name'].text()}" if folder else row["name"].text()
@@ -179,6 +185,9 @@ def _file(row: JsonValue, folders: JsonValue, base: str) -> FilesetManifestFile:
         return manifest_file(path, None, checksums(), None, None, extra, Status.SKIPPED_LINK_ONLY.value)
     sums = checksums(row["computed_md5"].text_or_none(), row["supplied_md5"].text_or_none(), kind="md5")
     url = download_url(row["download_url"], base)
+    named = _OF_ARTICLE.search(path_of(url))
+    if uuid and named is not None and named[1].lower() != uuid:
+        raise PlatformError(f"{row['download_url'].shown}: {url[:200]!r} is of another article than {uuid}")
     return manifest_file(path, size, sums, url, row["mimetype"].text_or_none(), extra)
 
 
