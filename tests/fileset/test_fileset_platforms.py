@@ -51,6 +51,7 @@ MD5 = "900150983cd24fb0d6963f7d28e17f72"
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 Case = tuple[type[FilesetPlatformHelper], str, Mapping[str, object]]
 DV = "https://dataverse.harvard.edu/dataset.xhtml?persistentId=doi:10.7910/DVN/ABCDEF"
+PERSISTENT = "/api/datasets/:persistentId/?persistentId=doi%3A10.7910%2FDVN%2FABCDEF"
 
 CASES: Mapping[str, Case] = {
     "zenodo": (ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": made.ZENODO}),
@@ -372,6 +373,26 @@ def test_what_stands_in_the_way_at_dataverse() -> None:
         item_of(DataverseHelper, f"{DV}&version=1.0", {"/versions/1.0": {"data": latest}, "/datasets/": made.DATAVERSE})
     with pytest.raises(PlatformGone):
         item_of(DataverseHelper, DV, {"/datasets/": {"data": {"publicationDate": "2020-01-01"}}})
+
+
+@pytest.mark.parametrize("where", [":persistentId/versions/1.0?persistentId=doi:10.7910/DVN/ABCDEF", "7/versions/1.0"])
+def test_a_url_of_the_api_of_dataverse_names_a_version(where: str) -> None:
+    latest: Any = made.DATAVERSE["data"]["latestVersion"]  # type: ignore[index]
+    first = {**latest, "versionNumber": 1, "versionMinorNumber": 0, "files": None}
+    bodies = {
+        "/versions/1.0/files": {"data": latest["files"][:1]}, "/versions/:latest-published/files": {"data": []},
+        "/versions/1.0": {"data": first}, "/datasets/": made.DATAVERSE,
+    }  # fmt: skip
+    found = item_of(DataverseHelper, f"https://dataverse.harvard.edu/api/datasets/{where}", bodies)
+    assert (found.version, [file.path for file in found.manifest or ()]) == ("1.0", ["data/p.xlsx"])
+
+
+def test_files_that_are_restricted_do_not_hide_the_end_of_the_embargo_of_others() -> None:
+    latest: Any = made.DATAVERSE["data"]["latestVersion"]  # type: ignore[index]
+    closed = {**latest, "files": latest["files"][1:]}
+    with pytest.raises(PlatformRestrictedError) as caught:
+        item_of(DataverseHelper, DV, {"/datasets/": {"data": {"latestVersion": closed}}})
+    assert caught.value.due == 32472144000
 
 
 def test_a_draft_that_the_token_may_see_does_not_hide_the_published_version() -> None:
@@ -947,6 +968,11 @@ def test_urls_are_of_their_platforms(url: str, name: str | None) -> None:
         ("https://figshare.com/projects/Prices_2020/98765", "/v2/projects/98765/articles"),
         (f"https://data.4tu.nl/ndownloader/items/{UUID}/versions/1", f"/v2/articles/{UUID}/versions/1"),
         (f"https://data.4tu.nl/datasets/{UUID.upper()}/1", f"/v2/articles/{UUID}/versions/1"),
+        (DV.replace("doi:", "https://doi.org/") + "/", PERSISTENT),
+        ("https://dvn.example.org/dvn/study?globalId=http://hdl.handle.net/1902.1/7", "persistentId=hdl%3A1902.1%2F7"),
+        ("https://dataverse.harvard.edu/api/datasets/7/versions/1.0", "/api/datasets/7/"),
+        ("https://dataverse.harvard.edu/api/v1/files/11", "/api/files/11"),
+        ("https://dataverse.harvard.edu/dataverse.xhtml?alias=econ", "/api/dataverses/econ/contents"),
     ],
 )
 def test_forms_of_urls_lead_to_the_same_question(url: str, asked: str) -> None:

@@ -37,7 +37,10 @@ from archec.fileset.status import (
 )
 
 _PID = re.compile(r"(?:doi|hdl|perma1?|ark):.+", re.I)
+_RESOLVER = re.compile(r"https?://(?:(?:dx\.)?(doi)\.org|(hdl)\.handle\.net)/", re.I)
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_OF_API = re.compile(r"/api/(?:v1/)?(datasets|files)/(?:([0-9]+)|:persistentId)(?:/versions/([0-9.]+))?(?:/|$)")
+"""A URL of the API, with the number of a data set or file, and the version."""
 
 
 class DataverseHelper(FilesetPlatformHelper):
@@ -48,8 +51,8 @@ class DataverseHelper(FilesetPlatformHelper):
              "data.aussda.at", "data.goettingen-research-online.de", "entrepot.recherche.data.gouv.fr")  # fmt: skip
     api = "/api"
     secret_header = ("X-Dataverse-key", "{}")
-    pattern = re.compile(r"/(?:dataset|file|citation)(?:\.xhtml)?/?$")
-    collections = re.compile(r"/dataverse/([^/]+)/?$")
+    pattern = re.compile(rf"/(?:dataset|file|citation)(?:\.xhtml)?/?$|{_OF_API.pattern}")
+    collections = re.compile(r"/dataverse(?:/([^/]+)|\.xhtml)/?$")
     pages = ("/dataset.xhtml?persistentId={work}", "/dataset.xhtml?persistentId={work}&version={version}")
 
     def serves(self, url: str) -> bool:
@@ -70,7 +73,8 @@ class DataverseHelper(FilesetPlatformHelper):
 
     def version_in(self, url: str) -> str:
         """The version, unless it is named by a word such as ``:latest``."""
-        version = query_of(url).get("version", "")
+        place = _OF_API.search(path_of(url))
+        version = (place[3] if place is not None else "") or query_of(url).get("version", "")
         return version if _VERSION.fullmatch(version) else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
@@ -78,13 +82,16 @@ class DataverseHelper(FilesetPlatformHelper):
         url = self.url_of(request, resource)
         base, query = self.base(url), query_of(url)
         if found := self.collections.search(path_of(url)):
-            answer = yield Question(f"{base}/dataverses/{quoted(found[1])}/contents")
+            alias = found[1] or query.get("alias") or ":root"
+            answer = yield Question(f"{base}/dataverses/{quoted(alias)}/contents")
             listed = _data(answer).items()
             members = [one["persistentUrl"].text_or_none() or one["title"].text_or_none() for one in listed]
-            raise FilesetPlatformScopeError(f"{found[1]} is a collection, not a data set", members=members)
-        pid, number = _pid(url), query.get("id")
-        if "file" in path_of(url).rpartition("/")[2] and (pid or query.get("fileId")):
-            pid, number = (yield from _parent(base, pid, query.get("fileId"))), None
+            raise FilesetPlatformScopeError(f"{alias} is a collection, not a data set", members=members)
+        pid, number, file = _pid(url), query.get("id"), query.get("fileId")
+        if (place := _OF_API.search(path_of(url))) is not None and place[2]:
+            number, file = (place[2], None) if place[1] == "datasets" else (None, place[2])
+        if file or (pid and "file" in path_of(url).rpartition("/")[2]):
+            pid, number = (yield from _parent(base, pid, file)), None
         if pid is None and not (number or "").isdecimal():
             raise PlatformNotFound(f"{url[:300]}: does not identify a data set")
         where = f"datasets/:persistentId/{{}}?persistentId={quoted(pid)}" if pid else f"datasets/{number}/{{}}"
@@ -116,7 +123,8 @@ class DataverseHelper(FilesetPlatformHelper):
             _check_state(version)
             rows = version["files"]
             if rows.is_null:
-                answer = yield Question(f"{base}/{where.format('versions/:latest-published/files')}")
+                of = ".".join(map(str, _order(version))) or ":latest-published"
+                answer = yield Question(f"{base}/{where.format(f'versions/{of}/files')}")
                 rows = _data(answer)
             return self._item(url, base, known, version, rows)
 
@@ -126,7 +134,7 @@ class DataverseHelper(FilesetPlatformHelper):
         manifest = [_file(row, base, now, may_read=may_read) for row in rows.items()]
         closed = [file for file in manifest if file.status == Status.PLATFORM_RESTRICTED]
         if manifest and len(closed) == len(manifest):
-            due = min((int((file.extra or {}).get("due", 0)) for file in closed), default=0)
+            due = min(filter(None, (int((file.extra or {}).get("due", 0)) for file in closed)), default=0)
             raise PlatformRestrictedError("all files are restricted or embargoed", due=due)
         meta = {
             "date": (version["releaseTime"].text_or_none() or "")[:10],
@@ -145,7 +153,8 @@ class DataverseHelper(FilesetPlatformHelper):
 
 def _pid(url: str) -> str | None:
     query = query_of(url)
-    pid = query.get("persistentId") or query.get("globalId") or ""
+    pid = (query.get("persistentId") or query.get("globalId") or "").rstrip("/")
+    pid = _RESOLVER.sub(lambda match: f"{match[1] or match[2]}:", pid, count=1)
     return pid if _PID.fullmatch(pid) else None
 
 
