@@ -51,6 +51,9 @@ MD5 = "900150983cd24fb0d6963f7d28e17f72"
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 Case = tuple[type[FilesetPlatformHelper], str, Mapping[str, object]]
 DV = "https://dataverse.harvard.edu/dataset.xhtml?persistentId=doi:10.7910/DVN/ABCDEF"
+HAL_QUERY = (
+    "&fl=halId_s,version_i,title_s,files_s,fileAnnexes_s,uri_s,submittedDate_s&wt=json&sort=version_i%20desc&rows=1"
+)
 PERSISTENT = "/api/datasets/:persistentId/?persistentId=doi%3A10.7910%2FDVN%2FABCDEF"
 
 CASES: Mapping[str, Case] = {
@@ -440,6 +443,30 @@ def test_archiveorg() -> None:
         item_of(ArchiveOrgHelper, "https://archive.org/download/prices/data/p.csv", {"/metadata/": made.ARCHIVEORG})
 
 
+def test_a_collection_of_archiveorg_names_its_items_and_an_account_is_none() -> None:
+    items = {"response": {"docs": [{"identifier": "one"}, {"identifier": "two"}]}}
+    collection = {**made.ARCHIVEORG, "is_collection": True}
+    bodies = {"advancedsearch.php?q=collection%3Aprices&": items, "/metadata/": collection}
+    with pytest.raises(FilesetPlatformScopeError, match="not an item: one, two"):
+        item_of(ArchiveOrgHelper, CASES["archiveorg"][1], bodies)
+    with pytest.raises(FilesetPlatformScopeError, match="@prices is an account"):
+        item_of(ArchiveOrgHelper, "https://archive.org/details/@prices", {})
+    with pytest.raises(FilesetPlatformScopeError, match="a part of an item: prices"):
+        item_of(ArchiveOrgHelper, "https://archive.org/stream/prices/p.csv", {})
+
+
+def test_another_version_of_hal_and_files_of_another_deposit() -> None:
+    body: Any = copy.deepcopy(made.HAL["/search/"])
+    with pytest.raises(FilesetPlatformScopeError, match="version 1 was asked for, and the answer is of 2"):
+        item_of(HalHelper, "https://hal.science/hal-01234567v1", {"/search/": body})
+    for url in ("https://shs.hal.science/hal-01234567v2/document", "https://elsewhere.example.org/hal-07654321/p.csv"):
+        body["response"]["docs"][0]["files_s"] = [url]
+        assert item_of(HalHelper, CASES["hal"][1], {"/search/": body}).manifest
+    body["response"]["docs"][0]["files_s"] = ["https://hal.science/hal-07654321/file/p.csv"]
+    with pytest.raises(PlatformError, match=r"files_s\[0\]: .* is of another deposit"):
+        item_of(HalHelper, CASES["hal"][1], {"/search/": body})
+
+
 def test_annexes_of_hal_are_files_too() -> None:
     body = copy.deepcopy(made.HAL["/search/"])
     main = "https://hal.science/hal-01234567/file/p.csv"
@@ -518,6 +545,25 @@ def test_a_collection_of_dspace_names_its_items() -> None:
     collection = {"uuid": "c", "type": "collection", "handle": "10419/7"}
     with pytest.raises(FilesetPlatformScopeError, match="collection, not an item: 10419/8"):
         item_of(DspaceHelper, CASES["dspace6"][1], {"/discover/": found, "/pid/find": collection})
+
+
+@pytest.mark.parametrize("kind", ["collections", "communities"])
+def test_a_collection_of_dspace_by_its_own_url(kind: str) -> None:
+    found = {"_embedded": {"searchResult": {"_embedded": {"objects": [
+        {"_embedded": {"indexableObject": {"uuid": "u", "handle": "10419/8"}}}]}}}}  # fmt: skip
+    body = {"uuid": UUID, "type": kind[:-1], "handle": "10419/7"}
+    bodies = {"/discover/": found, f"/core/{kind}": body}
+    with pytest.raises(FilesetPlatformScopeError, match="not an item: 10419/8"):
+        item_of(DspaceHelper, f"https://ds.example.org/{kind}/{UUID}/browse", bodies)
+    inside = {**body, "items": [{"handle": "10419/9"}]}
+    with pytest.raises(FilesetPlatformScopeError, match="not an item: 10419/9"):
+        item_of(DspaceHelper, f"https://ds.example.org/{kind}/{UUID}", {f"/rest/{kind}/{UUID}": inside})
+
+
+def test_an_item_of_an_older_dspace_by_its_uuid() -> None:
+    item: Any = made.DSPACE6["/rest/handle/"]
+    found = item_of(DspaceHelper, f"https://ds.example.org/rest/items/{UUID}", {"/rest/items/": {**item, "uuid": UUID}})
+    assert (found.platform_id, [file.path for file in found.manifest or ()]) == ("10419/7", ["p.csv"])
 
 
 def test_a_collection_of_an_older_dspace_names_what_is_in_it() -> None:
@@ -973,6 +1019,19 @@ def test_urls_are_of_their_platforms(url: str, name: str | None) -> None:
         ("https://dataverse.harvard.edu/api/datasets/7/versions/1.0", "/api/datasets/7/"),
         ("https://dataverse.harvard.edu/api/v1/files/11", "/api/files/11"),
         ("https://dataverse.harvard.edu/dataverse.xhtml?alias=econ", "/api/dataverses/econ/contents"),
+        ("https://archive.org/compress/prices", "/metadata/prices"),
+        ("https://archive.org/embed/prices", "/metadata/prices"),
+        ("https://osf.io/Y8T6R/", "/v2/nodes/y8t6r/"),
+        ("https://osf.io/project/y8t6r/files", "/v2/nodes/y8t6r/"),
+        ("https://datadryad.org/api/v2/datasets/doi%3A10.5061%2Fdryad.abc/versions", "doi%3A10.5061%2Fdryad.abc"),
+        ("https://datadryad.org/api/v2/datasets/doi%3A10.5061%2Fdryad.abc/download", "doi%3A10.5061%2Fdryad.abc"),
+        ("https://data.mendeley.com/public-api/datasets/abc123?version=2", "/public-api/datasets/abc123?version=2"),
+        ("https://data.mendeley.com/datasets/abc123/2/files/f1", "/public-api/datasets/abc123?version=2"),
+        ("https://hal.science/HAL-01234567V2", "halId_s:hal-01234567%20AND%20version_i:2" + HAL_QUERY),
+        ("https://www.openicpsr.org/openicpsr/project/7/version/v2/view", "/openicpsr/project/7/version/V2/view"),
+        (f"https://ds.example.org/entities/Dataset/{UUID.upper()}", f"/server/api/core/items/{UUID}"),
+        ("https://ds.example.org/bitstream/10419/7/1/p.csv", "/server/api/pid/find?id=10419%2F7"),
+        (f"https://ds.example.org/communities/{UUID}", f"/server/api/core/communities/{UUID}"),
     ],
 )
 def test_forms_of_urls_lead_to_the_same_question(url: str, asked: str) -> None:

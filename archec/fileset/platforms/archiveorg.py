@@ -16,6 +16,7 @@ from archec.fileset.platforms.base import (
     check_known,
     license_of,
     manifest_file,
+    path_of,
     quoted,
 )
 from archec.fileset.status import FilesetPlatformScopeError, PlatformNotFound, PlatformRestrictedError, Status
@@ -30,11 +31,16 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
     name = "archiveorg"
     hosts = ("archive.org", "www.archive.org")
     pages = ("/details/{work}", "/details/{work}")
-    pattern = re.compile(r"/(?:details|download|metadata)/([A-Za-z0-9][A-Za-z0-9_.-]*)(/.*)?$")
+    pattern = re.compile(
+        r"/(?:details|download|metadata|compress|embed|stream|serve)/([A-Za-z0-9][A-Za-z0-9_.-]*)(/.*)?$"
+    )
+    collections = re.compile(r"/details/(@[^/]+)")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the metadata of an item."""
         url = self.url_of(request, resource)
+        if account := self.collections.search(path_of(url)):
+            raise FilesetPlatformScopeError(f"{account[1]} is an account, not an item")
         found = self.named_in(url)
         asked = found[1]
         if (found[2] or "").strip("/"):
@@ -53,7 +59,11 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         check_known(asked, known)
         kind = meta["mediatype"].text_or_none()
         if body["is_collection"].flag() or kind in ("collection", "web", "account"):
-            members = [one.text_or_none() for one in meta["related_collections"].one_or_more()]
+            answer = yield Question(
+                f"{base}/advancedsearch.php?q=collection%3A{quoted(asked)}&fl%5B%5D=identifier&rows=21&output=json"
+            )
+            found_items = answer.json()["response"]["docs"].items() if answer.status == 200 else ()
+            members = [one["identifier"].text_or_none() for one in found_items]
             raise FilesetPlatformScopeError(f"{asked} is a {kind or 'collection'}, not an item", members=members)
         may_read = self.may_read(base)
         files = [_file(row, known, base, may_read=may_read) for row in body["files"].items()]

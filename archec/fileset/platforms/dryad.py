@@ -33,7 +33,7 @@ class DryadHelper(FilesetPlatformHelper):
     api = "/api/v2"
     rate = "30/min"
     pages = ("/dataset/{work}", "/dataset/{work}")
-    pattern = re.compile(r"doi:(10\.[0-9]+/[^?#]+?)/?$", re.I)
+    pattern = re.compile(r"doi:(10\.[0-9]+/[^?#]+?)(?:/(?:versions|download))?/?$", re.I)
 
     def id_in(self, url: str) -> str:
         """The DOI, with ``doi:``."""

@@ -20,35 +20,47 @@ from archec.fileset.platforms.base import (
     item_name,
     manifest_file,
     paged_files,
+    path_of,
     quoted,
     same_origin,
 )
 from archec.fileset.status import FilesetPlatformScopeError, PlatformGone
 
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_UUID = r"(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 
 class DspaceHelper(FilesetPlatformHelper):
     """DSpace on configured hosts."""
 
     name = "dspace"
-    pattern = re.compile(rf"/handle/([0-9.]+/[A-Za-z0-9._-]+)|/(?:items|entities/[a-z]+)/({_UUID})")
+    pattern = re.compile(rf"/(?:handle|bitstream)/([0-9.]+/[A-Za-z0-9._-]+)|/(?:items|entities/[A-Za-z]+)/({_UUID})")
+    collections = re.compile(rf"/(collections|communities)/({_UUID})")
+
+    def id_in(self, url: str) -> str:
+        """The handle of the item; its UUID, if the URL has that."""
+        found = super().id_in(url)
+        return found if "/" in found else found.lower()
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """Asks the API of version 7 for the item; if a handle is not found there, that of version 6."""
+        """Asks the API of version 7 for the item or collection; if it is not found there, that of version 6."""
         url = self.url_of(request, resource)
-        base, (handle, item) = self.base(url), self.named_in(url).groups()
+        base, asked, rest = self.base(url), self.id_in(url), ""
         server = base if base.endswith("/api") else f"{base.removesuffix('/rest')}/server/api"
-        asked, rest = handle or item, ""
-        answer = yield Question(f"{server}/core/items/{item}" if item else f"{server}/pid/find?id={quoted(handle)}")
-        if answer.status == 404 and handle:
+        if not asked and (found := self.collections.search(path_of(url))):
+            kind, asked = found[1], found[2].lower()
+        else:
+            kind = "handle" if "/" in asked else "items"
+        answer = yield Question(
+            f"{server}/pid/find?id={quoted(asked)}" if kind == "handle" else f"{server}/core/{kind}/{asked}"
+        )
+        if answer.status == 404:
             rest = base if base.endswith("/rest") else f"{base.removesuffix('/server/api')}/rest"
-            answer = yield Question(f"{rest}/handle/{asked}?expand=bitstreams,metadata")
+            answer = yield Question(f"{rest}/{kind}/{asked}?expand=bitstreams,metadata")
         body = answer.json()
         known, stated = body["uuid"].word_or_none() or body["id"].word(), body["handle"].text_or_none()
-        check_known(asked, known if item else stated or asked)
+        check_known(asked, known if kind != "handle" else stated or asked)
         if (body["type"].text_or_none() or "item") != "item":
-            yield from _collection(body, asked, known, server, rest)
+            yield from _collection(body, asked, known, server, f"{rest}/{kind}" if rest else "")
         own = stated or known
         with identified(own):
             if body["withdrawn"].flag():
@@ -69,7 +81,7 @@ def _collection(
     """Raises FilesetPlatformScopeError with some members of a collection or community."""
     members: list[JsonValue] = []
     if rest:
-        answer = yield Question(f"{rest}/handle/{asked}?expand=items,collections,subCommunities")
+        answer = yield Question(f"{rest}/{asked}?expand=items,collections,subCommunities")
         listed = answer.json()
         for name in ("items", "collections", "subcommunities"):
             members += listed[name].items()

@@ -15,6 +15,7 @@ from archec.fileset.platforms.base import (
     download_url,
     manifest_file,
     path_of,
+    query_of,
 )
 from archec.fileset.status import FilesetPlatformScopeError, PlatformError
 
@@ -29,18 +30,22 @@ class MendeleyHelper(FilesetPlatformHelper):
     hosts = ("data.mendeley.com",)
     api = "/public-api"
     pages = ("/datasets/{work}", "/datasets/{work}/{version}")
-    pattern = re.compile(r"/datasets/([a-z0-9]+)(?:/(?P<version>[0-9]+))?/?$")
+    pattern = re.compile(r"/datasets/([a-z0-9]+)(?:/(?P<version>[0-9]+)(?:/files/.*)?)?/?$")
+
+    def version_in(self, url: str) -> str:
+        """The version in the path; in the query of a URL of the API."""
+        version = super().version_in(url) or query_of(url).get("version", "")
+        return version if version.isdecimal() else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the data set, and for the names of its directories if it has any."""
         url = self.url_of(request, resource)
-        found = self.named_in(url)
-        asked, version, base = found[1], found[2], self.base(url)
+        asked, version, base = self.named_in(url)[1], self.version_in(url), self.base(url)
         answer = yield Question(f"{base}/datasets/{asked}" + (f"?version={version}" if version else ""))
         data = answer.json()
         known, number = data["id"].word(), data["version"].whole_or_none()
         if known != asked or (version and number is not None and int(version) != number):
-            message = f"{asked} {version or ''} was asked for, and the answer is of {known} {number}"
+            message = f"{asked} {version} was asked for, and the answer is of {known} {number}"
             raise FilesetPlatformScopeError(message, members=[f"{known}/{number}"])
         folders: dict[str, tuple[str, str]] = {}
         if any(not row["folder_id"].is_null for row in data["files"].items()):

@@ -32,19 +32,19 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
     hosts = ("www.openicpsr.org", "openicpsr.org", "deposit.icpsr.umich.edu")
     secret_header = ("Cookie", "{}")
     pages = ("/openicpsr/project/{work}", "/openicpsr/project/{work}/version/{version}/view")
-    pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")
+    pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/([Vv][0-9]+))?")
 
     def id_in(self, url: str) -> str:
         """The ids of the project and its version, if the URL has one."""
         found = self.pattern.search(path_of(url))
-        return f"{found[1]}{found[2] or ''}" if found is not None else ""
+        return f"{found[1]}{found[2] or ''}".upper() if found is not None else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the page of one version of a project; if the URL has none, for the first one, which lists all."""
         url = self.url_of(request, resource)
         found = self.named_in(url)
         asked, base = found[1], self.base(url)
-        version = found[2] or "V1"
+        version = (found[2] or "V1").upper()
         page = f"{base}/openicpsr/project/{asked}/version/{version}/view"
         answer = yield Question(page, accept="text/html", page=True)
         answer.check()

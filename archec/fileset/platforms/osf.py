@@ -24,7 +24,7 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.status import FilesetPlatformScopeError, PlatformError, PlatformGone
 
-_NO_NODE = "login|register|search|explore|support|download|meetings|dashboard"
+_NO_NODE = "login|register|search|explore|support|download|meetings|dashboard|project|prereg|profile|settings"
 _MOST_FOLDERS = 5000
 
 
@@ -37,13 +37,18 @@ class OsfHelper(FilesetPlatformHelper):
     rate = "100/h"
     pages = ("/{work}/", "/{work}/")
     pattern = re.compile(
-        rf"\A/(?:v2/(?:nodes|registrations)/)?(?!(?:{_NO_NODE})(?:[_/]|$))([a-z0-9]{{5,8}})(?:_v[0-9]+)?(?:/.*)?$"
+        rf"\A/(?:v2/(?:nodes|registrations)/|project/)?(?!(?:{_NO_NODE})(?:[_/]|$))([a-z0-9]{{5,8}})(?:_v[0-9]+)?(?:/.*)?$",
+        re.I,
     )
+
+    def id_in(self, url: str) -> str:
+        """The id of the node, which may be in upper case."""
+        return super().id_in(url).lower()
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the node, then for its components, then for its directories page by page."""
         url = self.url_of(request, resource)
-        asked, base, kind = self.named_in(url)[1], self.base(url), "nodes"
+        asked, base, kind = self.named_in(url)[1].lower(), self.base(url), "nodes"
         answer = yield Question(f"{base}/nodes/{asked}/")
         if answer.status == 404:
             kind = "registrations"
