@@ -44,11 +44,14 @@ from archec.store.durable import storage_errors
 from archec.text.sniff import bare_type
 
 _IDENTIFIER = re.compile(
-    r"(?:https?://(?:(?:dx\.|www\.)?doi\.org|hdl\.handle\.net)/)?(?:(?:doi|hdl):\s*|info:(?:doi|hdl)/)?"
+    r"((?:https?://)?(?:(?:dx\.|www\.)?doi\.org|hdl\.handle\.net)/)?(?:(?:urn:)?(?:doi|hdl):\s*|info:(?:doi|hdl)/)?"
     r"([0-9][0-9.]*(?:/|%2F)\S+)",
     re.I,
 )
 _MOST_ALIASES = 10
+_RESOLVED = (1, 200)
+"""``responseCode`` of a DOI or handle that is registered; 200 if it has no values."""
+_UNREGISTERED = 100
 
 _GONE = 410
 _IN_MEMORY = 1 << 20
@@ -190,34 +193,40 @@ def identifier_of(text: str, resolver: str = "") -> str | None:
     found = _IDENTIFIER.fullmatch(plain)
     if found is None:
         return None
-    name = re.split("[?#]", found[1])[0] if plain.lower().startswith("http") else found[1]
+    name = re.split("[?#]", found[2])[0] if found[1] else found[2]
     return unquote(name).rstrip("/")
 
 
 def resolved(identifier: str, resolver: str) -> Generator[Question, PlatformAnswer, str]:
-    """Resolves a DOI or handle to its URL, to the first of its locations, or to what it is an alias of. Raises
-    PlatformNotFound if it is not registered or has no URL."""
+    """Resolves a DOI or handle to its first URL (by index), to the first of its locations, or to what it is an alias
+    of. Raises PlatformNotFound if it is not registered or has no URL."""
     asked: list[str] = []
     name = identifier
     while name not in asked and len(asked) < _MOST_ALIASES:
         asked.append(name)
         url = f"{resolver.rstrip('/')}/api/handles/{quote(name, safe='/.-_~:;()')}"
         answer = yield Question(url, secret=False)
-        if answer.status == 404:
+        body = answer.json() if answer.status != 404 else JsonValue({"responseCode": _UNREGISTERED})
+        code = body["responseCode"]
+        if code.raw == _UNREGISTERED:
             raise PlatformNotFound(f"{name} is not registered")
-        values: dict[str | None, JsonValue] = {}
-        for value in answer.json()["values"].items():
-            values.setdefault(value["type"].text_or_none(), value)
-        stated = next((values[kind] for kind in ("URL", "HS_ALIAS", "10320/loc") if kind in values), None)
-        if stated is None:
+        if code.raw not in (None, *_RESOLVED):
+            raise PlatformHttpError(f"{url}: {code.shown} {str(code.raw)[:60]}{answer.message}")
+        values: dict[str | None, list[JsonValue]] = {}
+        for value in sorted(body["values"].items(), key=lambda value: value["index"].whole_or_none() or 0):
+            values.setdefault(value["type"].text_or_none(), []).append(value)
+        kind = next((kind for kind in ("URL", "HS_ALIAS", "10320/loc") if kind in values), None)
+        if kind is None:
             break
-        text = stated["data"]["value"].text().strip()
-        if stated is values.get("HS_ALIAS"):
-            name = text
+        fields = [value["data"]["value"] for value in values[kind]]
+        texts = [field.text().strip() for field in fields]
+        if kind == "HS_ALIAS":
+            name = texts[0]
             continue
-        found = text if "URL" in values else Page(text.encode()).location()
-        if not is_url(found) or not host_of(found):
-            raise PlatformError(f"{stated['data']['value'].shown}: {text[:200]!r} is not a URL")
+        urls = texts if kind == "URL" else [Page(text.encode()).location() for text in texts]
+        found = next((one for one in urls if is_url(one) and host_of(one)), None)
+        if found is None:
+            raise PlatformError(f"{fields[0].shown}: {texts[0][:200]!r} is not a URL")
         return found
     raise PlatformNotFound(f"{identifier} has no URL")
 

@@ -899,6 +899,21 @@ def test_a_doi_may_be_an_alias_or_have_several_locations(filesets: Filesets, pla
     assert found == ["success-file", "platform-404", "platform-error"]
 
 
+def test_of_several_urls_of_a_doi_the_first_by_index_counts(filesets: Filesets, platform: Platform) -> None:
+    def register(*values: tuple[int, str], code: int = 1) -> str:
+        rows = [{"index": index, "type": "URL", "data": {"value": url}} for index, url in values]
+        admin = {"index": 100, "type": "HS_ADMIN", "data": []}
+        platform.bodies["/api/handles/10.1234/a"] = {"responseCode": code, "values": [admin, *rows] if rows else []}
+        return filesets.ingest("10.1234/a")[0].status
+
+    first, second = zenodo(platform, 7, {"p": 10}), zenodo(platform, 8, {"q": 10}, concept=5)
+    assert register((2, second), (1, first)) == "success-file"
+    assert "/api/records/8" not in filesets.asked()
+    assert register((1, "see the library"), (3, second)) == "success-file"
+    assert register((1, "see the library")) == "platform-error"
+    assert [register(code=code) for code in (100, 200, 2)] == ["platform-404", "platform-404", "platform-http-error"]
+
+
 def test_what_is_not_ready_is_asked_for_again(filesets: Filesets, platform: Platform) -> None:
     def being_prepared(handler: Handler, data: bytes) -> None:
         if platform.requests.count(handler.path) == 1:
