@@ -924,7 +924,32 @@ def test_broken_links_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["<", "<a", "<a>", "; a ", " ", "<a>; a=<a>", '<a>; a="', "<a>;a=b ", ";", "=", '"', "<a>;a ; ", "<a> "]
+    ("given", "kind"),
+    [
+        ('; type="application/ld+json;profile=\\"https://h/\\""', 'application/ld+json;profile="https://h/"'),
+        ('; title="a \\"b\\", c; d"; type=text/csv', "text/csv"),
+        ("; md5=900150983cd24fb0d6963f7d28e17f72; x_y=1; type=text/csv", "text/csv"),
+        (";; ; type=text/csv ;", "text/csv"),
+    ],
+)
+def test_a_link_may_have_any_parameter(given: str, kind: str) -> None:
+    found = list(links(f"<p>; rel=item{given}, <q>; rel=item", "https://h/"))
+    assert [(link.url, link.relations) for link in found] == [(f"https://h/{name}", {"item"}) for name in "pq"]
+    assert found[0].parameters["type"] == kind
+
+
+def test_the_types_of_link_sets_and_descriptions_may_have_parameters() -> None:
+    data = {"@type": "Dataset", "name": "P", "distribution": {"contentUrl": "p.csv"}}
+    link = "<link rel='describedby' type='application/ld+json; profile=\"https://h/\"' href='/d'>"
+    assert [file.path for file in generic(page(link.encode()), {"/d": data}).manifest or ()] == ["p.csv"]
+    item = {"linkset": [{"anchor": "https://data.example.org/7/", "item": [{"href": "https://h/q"}]}]}
+    header = '</set>; rel="linkset"; type="application/linkset+json; profile=x"'
+    assert [file.path for file in generic(page(link=header), {"/set": item}).manifest or ()] == ["q"]
+
+
+@pytest.mark.parametrize(
+    "piece", ["<", "<a", "<a>", "; a ", " ", "<a>; a=<a>", '<a>; a="', "<a>;a=b ", ";", "=", '"', "<a>;a ; ", "<a> ",
+              "; ", '\\"', '<a>;a="\\', "<a>;;a=b"]
 )
 def test_hostile_links_take_linear_time(piece: str) -> None:
     began = time.process_time()

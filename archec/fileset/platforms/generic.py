@@ -40,10 +40,12 @@ from archec.ids import is_url, normalise_url, urlkey
 from archec.text.sniff import bare_type
 from archec.web.headers import whole
 
-_LINK = re.compile(r'<([^<>]*)>((?: ?; ?[a-zA-Z*-]+(?: ?= ?(?:"[^"]*"|[^",;<> ]+))?)*) ?(?:,|$)')
-_PARAMETER = re.compile(r'; ?([a-zA-Z*-]+)(?: ?= ?(?:"([^"]*)"|([^",;<> ]+)))?')
+_PAIR = r""" ?([!#$%&'*+.^_`|~0-9a-zA-Z-]+)(?: ?= ?(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^",;<> ]+)))?"""
+_LINK = re.compile(rf"<([^<>]*)>((?: ?;(?:{_PAIR})?)*) ?(?:,|$)")
+_PARAMETER = re.compile(f";{_PAIR}")
 """Both expect text with single blanks. They take linear time for any text: nothing matches in two ways, and no repeated
 part can contain the ``<`` at which the next attempt begins."""
+_ESCAPED = re.compile(r"\\(.)")
 _BYTES = re.compile("([0-9]{1,18}) ?(?:b|bytes?)?")
 _LONGEST_CITED = 1000
 _MOST_ASKED = 5
@@ -140,7 +142,7 @@ def links(header: str, base: str) -> Iterator[TypedLink]:
     for match in _LINK.finditer(" ".join(header[:1_000_000].split())):
         parameters: dict[str, str] = {}
         for name, quoted, bare in _PARAMETER.findall(match[2]):
-            parameters.setdefault(name.lower(), quoted or bare)
+            parameters.setdefault(name.lower(), _ESCAPED.sub(r"\1", quoted) or bare)
         relations = frozenset(parameters.get("rel", "").lower().split())
         with suppress(ValueError):
             anchor = _joined(base, parameters.get("anchor"))
@@ -156,11 +158,12 @@ def _elements(page: Page, base: str) -> Iterator[TypedLink]:
 
 
 def _is_link_set(link: TypedLink) -> bool:
-    return "linkset" in link.relations and link.parameters.get("type", "") in ("", *_LINK_SETS)
+    return "linkset" in link.relations and bare_type(link.parameters.get("type", "")) in ("", *_LINK_SETS)
 
 
 def _is_json_ld(link: TypedLink) -> bool:
-    return "croissant" in link.parameters.get("profile", "") or link.parameters.get("type") == "application/ld+json"
+    kind = link.parameters.get("type", "")
+    return "croissant" in link.parameters.get("profile", "") or bare_type(kind) == "application/ld+json"
 
 
 def _link_set(answer: PlatformAnswer) -> list[TypedLink]:
