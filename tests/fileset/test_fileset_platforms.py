@@ -411,9 +411,12 @@ def test_files_of_dataverse_that_are_kept_for_a_time_only_and_numeric_ids() -> N
     rows: Any = body["data"]["latestVersion"]["files"]  # type: ignore[index]
     rows[0]["retention"] = {"dateUnavailable": "2020-01-01"}
     rows[2]["embargo"] = {"dateAvailable": "2020-01-01"}
-    gone, _, free = item_of(DataverseHelper, "https://dataverse.harvard.edu/dataset.xhtml?id=7", {
+    closed, _, free = item_of(DataverseHelper, "https://dataverse.harvard.edu/dataset.xhtml?id=7", {
         "/datasets/7/": body}).manifest or ()  # fmt: skip
-    assert (gone.status, free.status) == ("platform-gone", None)
+    assert (closed.status, free.status) == ("platform-restricted", None)
+    with pytest.raises(PlatformRestrictedError, match="no longer available"):
+        item_of(DataverseHelper, DV, {"/datasets/": {"data": {"latestVersion": {
+            **body["data"]["latestVersion"], "files": rows[:1]}}}})  # type: ignore[index]  # fmt: skip
     assert other_checksum(free) == ("sha512", "0" * 128)
     rows[2]["embargo"] = {"dateAvailable": "2999-01-01"}
     with pytest.raises(PlatformRestrictedError) as caught:
@@ -449,6 +452,8 @@ def test_a_collection_of_archiveorg_names_its_items_and_an_account_is_none() -> 
     bodies = {"advancedsearch.php?q=collection%3Aprices&": items, "/metadata/": collection}
     with pytest.raises(FilesetPlatformScopeError, match="not an item: one, two"):
         item_of(ArchiveOrgHelper, CASES["archiveorg"][1], bodies)
+    with pytest.raises(FilesetPlatformScopeError, match=r"not an item$"):
+        item_of(ArchiveOrgHelper, CASES["archiveorg"][1], {"search.php": b"<html>", "/metadata/": collection})
     with pytest.raises(FilesetPlatformScopeError, match="@prices is an account"):
         item_of(ArchiveOrgHelper, "https://archive.org/details/@prices", {})
     with pytest.raises(FilesetPlatformScopeError, match="a part of an item: prices"):

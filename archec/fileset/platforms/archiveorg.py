@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from urllib.parse import quote, urljoin
 
 from archec.fileset.checksums import checksums
@@ -19,7 +20,13 @@ from archec.fileset.platforms.base import (
     path_of,
     quoted,
 )
-from archec.fileset.status import FilesetPlatformScopeError, PlatformNotFound, PlatformRestrictedError, Status
+from archec.fileset.status import (
+    FilesetPlatformScopeError,
+    FilesetProblem,
+    PlatformNotFound,
+    PlatformRestrictedError,
+    Status,
+)
 
 _OWN = ("_meta.sqlite", "_archive.torrent", "_itemimage.jpg", "_meta.xml", "_thumb.png", "_files.xml", "_reviews.xml")
 _OF_TORRENTS = ("_academictorrents.torrent", "_academictorrents_torrent.txt", ".bib")
@@ -62,8 +69,9 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
             answer = yield Question(
                 f"{base}/advancedsearch.php?q=collection%3A{quoted(asked)}&fl%5B%5D=identifier&rows=21&output=json"
             )
-            found_items = answer.json()["response"]["docs"].items() if answer.status == 200 else ()
-            members = [one["identifier"].text_or_none() for one in found_items]
+            members: list[str | None] = []
+            with suppress(FilesetProblem):  # it is a collection, whatever the search says
+                members = [one["identifier"].text_or_none() for one in answer.json()["response"]["docs"].items()]
             raise FilesetPlatformScopeError(f"{asked} is a {kind or 'collection'}, not an item", members=members)
         may_read = self.may_read(base)
         files = [_file(row, known, base, may_read=may_read) for row in body["files"].items()]

@@ -135,7 +135,7 @@ class DataverseHelper(FilesetPlatformHelper):
         closed = [file for file in manifest if file.status == Status.PLATFORM_RESTRICTED]
         if manifest and len(closed) == len(manifest):
             due = min(filter(None, (int((file.extra or {}).get("due", 0)) for file in closed)), default=0)
-            raise PlatformRestrictedError("all files are restricted or embargoed", due=due)
+            raise PlatformRestrictedError("all files are restricted, embargoed or no longer available", due=due)
         meta = {
             "date": (version["releaseTime"].text_or_none() or "")[:10],
             "doi": known[4:] if known.lower().startswith("doi:") else "",
@@ -253,7 +253,7 @@ def _closed(row: JsonValue, data: JsonValue, extra: dict[str, object], now: int)
         return Status.PLATFORM_RESTRICTED.value
     if since and since <= now:
         extra["why"] = f"no longer available since {retention['dateUnavailable'].text()}"
-        return Status.PLATFORM_GONE.value
+        return Status.PLATFORM_RESTRICTED.value
     if row["restricted"].flag() or data["restricted"].flag():
         extra["why"] = "restricted"
         return Status.PLATFORM_RESTRICTED.value
