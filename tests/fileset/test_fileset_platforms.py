@@ -472,6 +472,14 @@ def test_another_version_of_hal_and_files_of_another_deposit() -> None:
         item_of(HalHelper, CASES["hal"][1], {"/search/": body})
 
 
+@pytest.mark.parametrize("body", [{"error": {"msg": "no"}}, {"response": {}}, {"response": {"docs": None}}, {}])
+def test_an_answer_without_results_does_not_say_that_there_are_none(body: object) -> None:
+    with pytest.raises(PlatformError, match=r"^response\.docs: must be a list"):
+        item_of(HalHelper, CASES["hal"][1], {"/search/": body})
+    with pytest.raises(PlatformError, match=r"^hits\.hits: must be a list"):
+        item_of(ZenodoHelper, CASES["zenodo"][1], {"/records/": {"hits": {"hits": None}}})
+
+
 def test_annexes_of_hal_are_files_too() -> None:
     body = copy.deepcopy(made.HAL["/search/"])
     main = "https://hal.science/hal-01234567/file/p.csv"
@@ -711,6 +719,13 @@ def test_signposting_in_a_header_and_in_a_link_set() -> None:
     header = '<https://data.example.org/set>; rel="linkset"; type="application/linkset+json"'
     linkset = {"linkset": [{"anchor": "https://data.example.org/7/", "item": [{"href": "https://h/p%20q.csv"}]}]}
     assert [file.path for file in generic(page(link=header), {"/set": linkset}).manifest or ()] == ["p q.csv"]
+
+
+def test_the_name_of_a_file_may_be_before_the_end_of_its_url() -> None:
+    urls = ["/files/p%20q.csv/content", "/files/r.csv/download", "/bitstreams/u/download", "/content", "https://h/"]
+    header = ", ".join(f"<{url}>; rel=item" for url in urls)
+    names = [file.path for file in generic(page(link=header)).manifest or ()]
+    assert names == ["p q.csv", "r.csv", "download", "content", "h"]
 
 
 def test_link_sets_and_descriptions_are_tried_in_turn() -> None:

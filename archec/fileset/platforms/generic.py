@@ -201,8 +201,16 @@ def _json_links(body: JsonValue, base: str) -> Iterator[TypedLink]:
                 yield TypedLink(download_url(target["href"], base), frozenset([relation]), parameters, anchor)
 
 
+def _name_in(url: str) -> str:
+    """The name of a file: the last part of its URL, or the one before ``content`` or ``download`` that looks like a
+    name, as InvenioRDM and others have it."""
+    parts = urlsplit(url).path.split("/")
+    last = parts[-2] if parts[-1] in ("content", "download") and "." in parts[-2] else parts[-1]
+    return unquote(last) or host_of(url)
+
+
 def _linked(link: TypedLink) -> FilesetManifestFile:
-    path = unquote(urlsplit(link.url).path.rpartition("/")[2]) or host_of(link.url)
+    path = _name_in(link.url)
     size = whole(link.parameters.get("length", ""))
     return manifest_file(path, size, checksums(), link.url, link.parameters.get("type"))
 
@@ -279,7 +287,7 @@ def _ids(field: JsonValue) -> set[str]:
 
 def _distribution(one: JsonValue, base: str) -> FilesetManifestFile:
     url = download_url(_plain(one["contentUrl"]), base)
-    name = _plain(one["name"]).text_or_none() or unquote(urlsplit(url).path.rpartition("/")[2]) or host_of(url)
+    name = _plain(one["name"]).text_or_none() or _name_in(url)
     kinds = ("sha256", "md5", "sha1")
     sums = [checksums(one[kind].text_or_none(), kind=kind) for kind in kinds if isinstance(one[kind].raw, str)]
     merged = Checksums(*(next((s[n] for s in sums if s[n]), None) for n in range(3)))

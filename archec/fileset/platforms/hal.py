@@ -43,7 +43,10 @@ class HalHelper(FilesetPlatformHelper):
         wanted = f"halId_s:{asked}" + (f"%20AND%20version_i:{version}" if version else "")
         names = "halId_s,version_i,title_s,files_s,fileAnnexes_s,uri_s,submittedDate_s"
         answer = yield Question(f"{base}/search/?q={wanted}&fl={names}&wt=json&sort=version_i%20desc&rows=1")
-        row = next(answer.json()["response"]["docs"].items(), None)
+        docs = answer.json()["response"]["docs"]
+        if not docs.is_list:
+            raise docs.error("a list")
+        row = next(docs.items(), None)
         if row is None:
             raise PlatformNotFound(f"HAL has no deposit {asked}")
         known, number = row["halId_s"].text(), row["version_i"].whole_or_none() or 1

@@ -116,9 +116,11 @@ class B2shareHelper(InvenioHelper):
 
 def _single(body: JsonValue) -> JsonValue:
     """The record in an answer, which may be a search result with one hit."""
-    hits = body["hits"]["hits"]
     if "hits" not in body:
         return body
+    hits = body["hits"]["hits"]
+    if not hits.is_list:
+        raise hits.error("a list")
     found = list(hits.items())
     if not found:
         raise PlatformNotFound("the platform has no such record")
