@@ -91,6 +91,7 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
     try:
         return public_item(checked_item(await _ask(work, questions, found, found.helper), found.helper))
     except NoPlatformMatch as problem:
+        found.helper = found.domain = found.platform_id = None
         raise NoPlatformMatch(f"{problem.message}; {_tried(work)}") from problem
 
 

@@ -957,6 +957,7 @@ def test_no_more_is_read_of_a_page_than_a_page_has(
     platform.bodies["/none"] = b"<html></html>"
     (none,) = filesets.ingest(f"{platform.url}/none")
     assert (none.status, "tried zenodo, " in (none.message or "")) == ("no-platform-match", True)
+    assert (none.platform_name, none.platform_domain, none.platform_id) == (None, None, None)
     url = zenodo(platform, 7, {"p": 10})
     platform.bodies["/records/7"] = page
     result = filesets.ingest(url)[0]
