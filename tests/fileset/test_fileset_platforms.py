@@ -514,6 +514,17 @@ def test_folders_of_osf_and_mendeley() -> None:
     assert file.path == "outer/inner/p.csv"
 
 
+def test_a_data_set_of_mendeley_without_its_files_has_a_list_for_each_directory() -> None:
+    data: Any = {**made.MENDELEY["/datasets/"]}  # type: ignore[dict-item]
+    (row,) = data.pop("files")
+    row = {name: value for name, value in row.items() if name != "folder_id"}
+    bodies = {"/files?folder_id=g&version=1": [row], "/files?": [], "/folders/1": made.MENDELEY["/folders/"]}
+    found = item_of(*CASES["mendeley"][:2], {**bodies, "/files?folder_id=root&version=1": [row], "/datasets/": data})
+    assert [file.path for file in found.manifest or ()] == ["outer/inner/p.csv"]
+    found = item_of(*CASES["mendeley"][:2], {"/files?folder_id=root&version=1": [row], **bodies, "/datasets/": data})
+    assert [file.path for file in found.manifest or ()] == ["p.csv", "outer/inner/p.csv"]
+
+
 def test_a_download_of_another_data_set_of_mendeley_is_an_error() -> None:
     body = json.loads(json.dumps(made.MENDELEY["/datasets/"]).replace("public-files/1", "public-files/datasets/zzz/1"))
     with pytest.raises(PlatformError, match=r"files\[0\]\.content_details\.download_url"):

@@ -1,4 +1,5 @@
-"""Mendeley Data: versions of data sets. Files have only the ids of their directories, whose names are asked for."""
+"""Mendeley Data: versions of data sets. Files have only the ids of their directories, whose names are asked for; a data
+set without a list of files has one for each directory."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from archec.fileset.platforms.base import (
     manifest_file,
     path_of,
     query_of,
+    quoted,
 )
 from archec.fileset.status import FilesetPlatformScopeError, PlatformError
 
@@ -47,27 +49,35 @@ class MendeleyHelper(FilesetPlatformHelper):
         if known != asked or (version and number is not None and int(version) != number):
             message = f"{asked} {version} was asked for, and the answer is of {known} {number}"
             raise FilesetPlatformScopeError(message, members=[f"{known}/{number}"])
-        folders: dict[str, tuple[str, str]] = {}
-        if any(not row["folder_id"].is_null for row in data["files"].items()):
-            answer = yield Question(f"{base}/datasets/{known}/folders/{number or version or 1}")
+        current, folders = number or version or 1, dict[str, tuple[str, str]]()
+        has_list = not data["files"].is_null
+        rows = [(row, row["folder_id"].word_or_none() or "") for row in data["files"].items()]
+        if any(folder for _, folder in rows) or not has_list:
+            answer = yield Question(f"{base}/datasets/{known}/folders/{current}")
             if answer.status == 200:
                 folders = {
                     one["id"].word(): (one["name"].text(), one["parent_id"].word_or_none() or "")
                     for one in answer.json().items()
                 }
+        for folder in () if has_list else ("root", *folders):
+            answer = yield Question(f"{base}/datasets/{known}/files?folder_id={quoted(folder)}&version={current}")
+            if answer.status != 404:
+                rows += ((row, folder) for row in answer.json().items())
         return self.item(
-            url, known, [_file(row, folders, known, base) for row in data["files"].items()],
+            url, known, [_file(row, folder, folders, known, base) for row, folder in rows],
             title=data["name"].text_or_none(), order=[number],
             meta={"doi": data["doi"]["id"].text_or_none()},
-            page=f"https://{self.domain(url)}/datasets/{known}/{number or 1}", published=data["publish_date"].tist(),
+            page=f"https://{self.domain(url)}/datasets/{known}/{current}", published=data["publish_date"].tist(),
             work_doi=re.sub(r"\.[0-9]+$", "", data["doi"]["id"].text_or_none() or ""),
         )  # fmt: skip
 
 
-def _file(row: JsonValue, folders: Mapping[str, tuple[str, str]], known: str, base: str) -> FilesetManifestFile:
+def _file(
+    row: JsonValue, folder: str, folders: Mapping[str, tuple[str, str]], known: str, base: str
+) -> FilesetManifestFile:
     details = row["content_details"]
     sums = checksums(details["sha256_hash"].text_or_none(), kind="sha256")
-    path, folder = [row["filename"].text()], row["folder_id"].word_or_none() or ""
+    path = [row["filename"].text()]
     while folder and folder != "root" and len(path) < _DEEPEST:
         name, parent = folders.get(folder, (folder, ""))
         path.insert(0, name)
