@@ -7,6 +7,8 @@ and 32 hexadecimal digits of a hash of its URL: it never changes, and does not r
 
 from __future__ import annotations
 
+import errno
+import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +23,10 @@ from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
-from archec.errors import ArchecError, CatalogueGone
+from archec.errors import ArchecError, CatalogueGone, NotHeld
 from archec.oai.index import ITEM_KINDS, Cursor, IndexEntry, IndexRow
 from archec.oai.sets import SetRules
+from archec.redif.problems import shown
 from archec.redif.schema import kind_of
 from archec.redif.template import Template, parse
 from archec.store.reader import Reader
@@ -35,6 +38,11 @@ _LOCAL_SAFE = "-_.!~*'();/?:@&=+$,"
 
 _MAX_PUBLISHERS = 5000
 """Number of series whose publisher is cached."""
+_MAX_REPORTED = 100
+"""Number of unreadable templates that are in the log."""
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors of this machine, which say nothing of a file."""
+_log = logging.getLogger("archec.oai")
 
 # -- identifiers ----------------------------------------------------------------------------------
 
@@ -134,6 +142,7 @@ class ItemReader:
     def __init__(self, archive: Archive) -> None:
         self._layout, self._catalogue = archive.layout, archive.catalogue
         self._publishers: dict[str, str] = {}
+        self._unreadable = set[str]()
         self._evidence: tuple[Position, Evidence] | None = None
 
     def items(self, rows: Sequence[IndexRow], domain: str) -> Iterator[tuple[IndexRow, Item | None]]:
@@ -150,7 +159,7 @@ class ItemReader:
                 if row.deleted or row.left:
                     yield row, None
                 elif obi is not None:
-                    item = _read_item(reader, identifier(domain, row.local), obi)
+                    item = self._read(reader, identifier(domain, row.local), obi)
                     item.last_seen = last_seen(obi, evidence) or item.noted
                     yield row, item
                 else:
@@ -187,7 +196,7 @@ class ItemReader:
         name = ""
         if tobi is not None:
             with Reader(self._layout) as reader:
-                template = _read_item(reader, "", tobi).template
+                template = self._read(reader, "", tobi).template
             names = [one.name for prefix in ("Provider", "Publisher") for one in template.clusters_of(prefix)]
             name = next(filter(None, names), "")
         if len(known) >= _MAX_PUBLISHERS:
@@ -195,22 +204,39 @@ class ItemReader:
         known[series] = name
         return name
 
+    def _read(self, reader: Reader, identifier: str, obi: Obi) -> Item:
+        """Reads an item with its newest contents, or with a substitute if they cannot be read, which is logged."""
+        item = Item(identifier, obi)
+        if obi.kind == "tobi":
+            tist = obi.bytes_at(item.noted)
+            try:
+                data = reader.read(tist, obi.id, obi.history.last_held or "")
+                item.text = data.decode("utf-8", "surrogateescape")
+                self._unreadable.discard(obi.id)
+            except ArchecError as error:  # a harvester receives what the catalogue knows
+                if isinstance(error.__cause__, OSError) and error.__cause__.errno in _OURS:
+                    raise
+                item.text, item.readable = _substitute(obi), False
+                self._report(obi.id, f"{self._layout.root}/{self._layout.path(tist, obi.id)}", error)
+        return item
+
+    def _report(self, handle: str, path: str, error: ArchecError) -> None:
+        """Logs that a template cannot be read: once, until it can be read again."""
+        if handle in self._unreadable or len(self._unreadable) >= _MAX_REPORTED:
+            return
+        self._unreadable.add(handle)
+        reason = "is missing" if isinstance(error, NotHeld) else error.message.removeprefix(f"{path}: ")
+        _log.warning(
+            "%s: %s; the records of %s lack authors and files until it is restored: 'archec verify --repair-from COPY'",
+            path, reason, shown(handle),
+        )  # fmt: skip
+        if len(self._unreadable) == _MAX_REPORTED:
+            _log.warning("further templates that cannot be read are not logged: 'archec verify' names them")
+
     def earliest(self) -> int | None:
         """The stamp of the catalogue's oldest item; None if it is empty."""
         first = [obi for kind in ITEM_KINDS for obi in self._catalogue.changed(kind, *Cursor(), 1)]
         return min((obi.stamp for obi in first), default=None)
-
-
-def _read_item(reader: Reader, identifier: str, obi: Obi) -> Item:
-    """Reads an item with its newest contents, or with a substitute if they cannot be read."""
-    item = Item(identifier, obi)
-    if obi.kind == "tobi":
-        try:
-            data = reader.read(obi.bytes_at(item.noted), obi.id, obi.history.last_held or "")
-            item.text = data.decode("utf-8", "surrogateescape")
-        except ArchecError:  # the audit of the store reports it; a harvester receives what the catalogue knows
-            item.text, item.readable = _substitute(obi), False
-    return item
 
 
 _TITLES = {"series": "Name", "archive": "Name", "person": "Name-Full", "institution": "Primary-Name"}

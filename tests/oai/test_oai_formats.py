@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import errno
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from oai_support import DOMAIN, NS, World, checked, file, paper, texts, version_
 
 from archec.catalogue.model import Obi
 from archec.config import Config, FormatConfig, OaiConfig, parse
-from archec.errors import ConfigError
+from archec.errors import ConfigError, StorageFailed
 from archec.history import History
 from archec.oai.amf import Amf
 from archec.oai.dc import DublinCore, date_of
@@ -375,6 +376,40 @@ def test_a_page_for_people(small: World) -> None:
     assert texts(checked(small.raw(parse_arguments(record.partition("?")[2].encode()))), ".//dc:title") == [
         "javascript:alert(1)"
     ]
+
+
+def test_an_unreadable_template_is_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("archec.oai.items._MAX_REPORTED", 3)
+    world.show(*(paper(f"RePEc:aaa:s:{n}", 0) for n in range(9)))
+    path = world.layout.root / world.layout.path(1_200_000_000, "RePEc:aaa:s:0")
+    path.parent.mkdir(parents=True)
+    path.write_text("Template-Type: ReDIF-Paper 1.0\nTitle: Damaged\nHandle: RePEc:aaa:s:0\n")
+    for _ in range(2):
+        answer = world.ask("ListRecords", metadataPrefix="oai_dc")
+        assert len(list(answer.iterfind(".//{*}record"))) == 9
+    remedy = "until it is restored: 'archec verify --repair-from COPY'"
+    assert len(caplog.messages) == 4
+    assert caplog.messages[0].startswith(f"{path}: has sha256 ")
+    assert caplog.messages[0].endswith(f"; the records of RePEc:aaa:s:0 lack authors and files {remedy}")
+    missing = world.layout.root / world.layout.path(1_200_000_000, "RePEc:aaa:s:1")
+    assert caplog.messages[1] == f"{missing}: is missing; the records of RePEc:aaa:s:1 lack authors and files {remedy}"
+    assert caplog.messages[3] == "further templates that cannot be read are not logged: 'archec verify' names them"
+
+
+def test_a_lack_of_open_files_makes_no_record_without_authors(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A harvester would keep it."""
+    world.show(paper("RePEc:aaa:s:1", 0))
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("archec.store.reader.os.open", refuse)
+        with pytest.raises(StorageFailed, match="Too many open files"):
+            world.raw([("verb", "ListRecords"), ("metadataPrefix", "oai_dc")])
+    assert world.ask("ListRecords", metadataPrefix="oai_dc").findtext(".//{*}title") == "About RePEc:aaa:s:1"
 
 
 def test_a_damaged_template_makes_no_record(world: World) -> None:
