@@ -63,5 +63,8 @@ class AuditLog:
     def _open(self, path: Path) -> None:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            # Without O_NONBLOCK this would wait for the reader of a named pipe.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+            self._descriptor = os.open(path, flags, 0o600)
+            os.set_blocking(self._descriptor, True)
             self._inode = os.fstat(self._descriptor).st_ino

@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 from archec.access.index_files import Stamp, stamp_of
 from archec.config import Config
 from archec.errors import ConfigError, UsageError, unreadable
+from archec.files import read_file
 from archec.tist import iso
 
 Right = Literal["metadata", "content", "live", "write"]
@@ -135,7 +136,7 @@ class _Contents(Struct, frozen=True):
 
 def _read(path: Path) -> tuple[Token, ...]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Contents).tokens
+        return msgspec.json.decode(read_file(path), type=_Contents).tokens
     except OSError as error:
         raise unreadable(path, error) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

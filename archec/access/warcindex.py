@@ -26,6 +26,7 @@ from archec.access.query import key_of
 from archec.access.record import arc_headers
 from archec.access.stamps import of_date
 from archec.errors import UsageError
+from archec.files import read_file
 from archec.progress import Meter
 from archec.store.durable import atomic_write, storage_errors
 from archec.store.sorting import SortedLines
@@ -139,7 +140,7 @@ def _stamp(path: Path) -> list[int]:
 
 def _known(state_file: Path) -> dict[str, list[int]]:
     try:
-        value = json.loads(state_file.read_bytes())
+        value = json.loads(read_file(state_file))
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

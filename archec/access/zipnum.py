@@ -20,6 +20,7 @@ import orjson
 from archec.access.errors import SourceFailed
 from archec.access.index_files import MAX_LINE, IndexFile, SortedFile
 from archec.access.rows import LineReader, any_row
+from archec.files import read_file
 
 _MAX_BLOCK = 64 << 20
 """Maximum size in bytes of a decompressed block."""
@@ -147,7 +148,7 @@ def _places(summary: Path) -> dict[str, Path]:
     places = _only_part(summary)
     for name in (f"{summary.stem}.loc", "location"):
         try:
-            text = summary.with_name(name).read_text(encoding="utf-8")
+            text = read_file(summary.with_name(name)).decode()
         except (OSError, UnicodeDecodeError):
             continue
         for line in text.splitlines():

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from archec.closing import Closing
 from archec.errors import StorageFailed
-from archec.store.durable import failure, read_file, storage_errors
+from archec.files import read_file
+from archec.store.durable import failure, storage_errors
 
 _NAME = "fileset.jsonl"
 _MOST = 200_000

@@ -30,6 +30,7 @@ from archec.catalogue.model import DataSet, Run
 from archec.catalogue.records import DataSetRead, IngestDone, ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, BadName, CatalogueError, LockHeld, NotHeld, RetractedDataSet, UsageError
+from archec.files import read_file
 from archec.paging import paged
 from archec.store.durable import atomic_write
 from archec.store.journal_reader import read_batches
@@ -236,7 +237,7 @@ class Unbegun(Struct, frozen=True):
 def unbegun(config: Config) -> Unbegun | None:
     """The newest run, if it failed before it began; None if it began, or if the file cannot be read."""
     with suppress(OSError, ValueError, RecursionError):
-        return msgspec.json.decode(_path(config).read_bytes(), type=Unbegun)
+        return msgspec.json.decode(read_file(_path(config)), type=Unbegun)
     return None
 
 

@@ -24,8 +24,9 @@ from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
 from archec.digest import Digests
 from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
+from archec.files import read_file
 from archec.ids import file_name, is_url, slash_variant
-from archec.store.durable import Disk, atomic_write, open_directory, read_file, storage_errors, temporary_file
+from archec.store.durable import Disk, atomic_write, open_directory, storage_errors, temporary_file
 from archec.store.journal_reader import JournalBatch, journals, read_batches
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, descriptor_of, open_store
 from archec.store.lock import RunLock

@@ -11,6 +11,7 @@ import click
 
 from archec.cli.common import READABLE, WHEN, digests_of, find_cited, opened, output_option, report_options
 from archec.errors import CorruptArchive, UsageError
+from archec.files import read_file
 from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
 from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
 from archec.proof.seal import SealFile, read_seal
@@ -92,7 +93,7 @@ def keys_of(given: Sequence[str]) -> list[VerifierKey]:
         path, text = Path(one), one
         with storage_errors(path):
             if len(one) < 4096 and path.is_file():
-                text = path.read_text(encoding="utf-8")
+                text = read_file(path).decode("utf-8", "replace")
             elif "+" not in one:
                 raise UsageError(f"{one[:300]}: there is no such file with verifier keys", hint=KEY_HINT)
         found += [verifier_key(line) for line in text.splitlines() if line.strip()]

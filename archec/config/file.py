@@ -16,6 +16,7 @@ from archec.config.collections import Misfit
 from archec.config.model import DEFAULT_FILE, Config, plain_path, setting_names
 from archec.config.types import Database
 from archec.errors import ArchecError, ConfigError, unreadable
+from archec.files import read_file
 
 _FILE_VARIABLE = "ARCHEC_CONFIG"
 _DATABASE_VARIABLE = "ARCHEC_DATABASE"
@@ -30,7 +31,7 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
     """
     path = Path(file or environ.get(_FILE_VARIABLE) or DEFAULT_FILE)
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: no such configuration file", hint="create one with 'archec init', or pass one with --config"

@@ -24,6 +24,7 @@ from archec.config.collections import (
 from archec.config.file import check_texts, load, read_yaml
 from archec.config.model import DEFAULT_FILE, Config
 from archec.errors import ConfigError, unreadable
+from archec.files import read_file
 
 _KNOWN = ("collections", "archive_paths", "index_paths", "collections_root", "enable_auto_colls")
 _STEP_KEYS = (*KEYS, "name")
@@ -60,7 +61,7 @@ def load_with_pywb(config_file: Path | None, pywb_file: Path | None) -> tuple[Co
 def load_pywb(path: Path) -> Pywb:
     """Reads the file. Raises :class:`ConfigError`, which names the file and the reason."""
     try:
-        data = _with_variables(read_yaml(path.read_text(encoding="utf-8"), path))
+        data = _with_variables(read_yaml(read_file(path).decode(), path))
         data = {} if data is None else data  # an empty file: pywb serves what is below collections_root
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error

@@ -15,6 +15,7 @@ from warcio.limitreader import LimitReader
 from archec.errors import CorruptArchive
 from archec.export.units import Unit
 from archec.export.vault import Vault
+from archec.files import open_file
 from archec.store.durable import storage_errors
 from archec.warc.cdxj import IndexLine
 
@@ -92,7 +93,7 @@ def read_unit(vault: Vault, unit: Unit) -> Iterator[tuple[int, VaultFault | None
 
 def _wrong_at(path: Path, offset: int, length: int, digest: str = "", kind: str = "") -> str:
     """The fault of a record; empty if it is intact."""
-    with storage_errors(path), open(path, "rb") as file:
+    with storage_errors(path), open_file(path) as file:
         file.seek(offset)
         # Not decompressed by warcio, which treats damage within a member as its end.
         with gzip.GzipFile(fileobj=LimitReader(file, length)) as member:

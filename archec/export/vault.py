@@ -27,7 +27,8 @@ from warcio.warcwriter import WARCWriter
 
 from archec.errors import ConfigError, CorruptArchive, UsageError
 from archec.export.units import Unit
-from archec.store.durable import Disk, atomic_write, create_temp, hit, is_temp, read_file, storage_errors
+from archec.files import open_file, read_file
+from archec.store.durable import Disk, atomic_write, create_temp, hit, is_temp, storage_errors
 from archec.store.layout import Layout
 from archec.warc.cdxj import IndexLine, read_index
 from archec.warc.records import WARC_VERSION
@@ -56,7 +57,7 @@ class Vault(NamedTuple):
     def lines(self, unit: Unit) -> Iterator[IndexLine]:
         """The lines of the index, if there is one. Raises CorruptArchive if it is damaged."""
         path = self.index_path(unit)
-        with storage_errors(path), suppress(FileNotFoundError), open(path, "rb") as file:
+        with storage_errors(path), suppress(FileNotFoundError), open_file(path) as file:
             yield from read_index(file, str(path))
 
     def next_number(self, unit: Unit) -> int:
@@ -194,8 +195,10 @@ def sweep(vault: Vault) -> None:
 
 
 def _check(path: Path) -> None:
+    with storage_errors(path):
+        data = read_file(path)
     try:
-        found = json.loads(read_file(path))
+        found = json.loads(data)
         version = found["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptArchive(f"{path}: is damaged", hint="docs/export.md has its contents") from error

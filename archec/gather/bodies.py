@@ -21,6 +21,7 @@ from archec.catalogue.model import Version
 from archec.closing import Closing
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
+from archec.files import open_file
 from archec.gather.visits import Effect, VisitResult
 from archec.store.durable import storage_errors
 from archec.store.layout import Layout
@@ -161,7 +162,7 @@ def received(work: Path, run: int) -> list[Hop]:
     is skipped."""
     last: dict[str, Hop] = {}
     inbox = Inbox()
-    with suppress(OSError, Nonsense, ValueError, RecursionError), received_path(work, run).open("rb") as file:
+    with suppress(OSError, Nonsense, ValueError, RecursionError), open_file(received_path(work, run)) as file:
         while data := file.read(_CHUNK):
             for message in inbox.feed(data):
                 last.update((hop.url, hop) for hop in _decoder.decode(message).items)

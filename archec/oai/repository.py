@@ -14,6 +14,7 @@ from lxml import etree
 from archec.catalogue.model import Kind
 from archec.config import Config, FormatConfig, OaiConfig
 from archec.errors import ConfigError
+from archec.files import read_file
 from archec.oai.amf import Amf
 from archec.oai.dc import DublinCore
 from archec.oai.formats import RecordFormat
@@ -199,7 +200,7 @@ def _eprints(given: Mapping[str, str]) -> str:
 def _operators_container(value: str, base: Path) -> str:
     """A container from the configuration: XML, or the path of a file with it."""
     try:
-        data = value.encode() if value.lstrip().startswith("<") else (base / value).read_bytes()
+        data = value.encode() if value.lstrip().startswith("<") else read_file(base / value)
         parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
         root = etree.fromstring(data, parser)
     except (OSError, UnicodeError, etree.XMLSyntaxError, ValueError) as error:

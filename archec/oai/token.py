@@ -17,6 +17,7 @@ from typing import NamedTuple
 import orjson
 
 from archec.errors import ConfigError
+from archec.files import read_file
 from archec.store.durable import storage_errors, write_once
 
 ENVIRONMENT = "ARCHEC_OAI_SECRET"
@@ -95,7 +96,7 @@ def load_secret(path: Path, given: str | None) -> bytes:
     if not path.exists():
         write_once(path, secrets.token_hex(32).encode() + b"\n", mode=0o600)  # only one of two that start at once
     with storage_errors(path):
-        return _checked(path.read_bytes().strip(), str(path))
+        return _checked(read_file(path).strip(), str(path))
 
 
 def _checked(secret: bytes, where: str) -> bytes:

@@ -13,9 +13,10 @@ from msgspec import Meta
 from archec.archive.journal_records import records_in
 from archec.catalogue.records import Fork
 from archec.errors import BrokenChain
+from archec.files import read_file
 from archec.proof.merkle import Tree, leaf_hash
 from archec.proof.seal import Seal
-from archec.store.durable import atomic_write, fsync_file, read_file, storage_errors
+from archec.store.durable import atomic_write, fsync_file, storage_errors
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, read_batches
 from archec.store.layout import Layout
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from archec.catalogue.records import Fork
 from archec.config import Config
 from archec.errors import BrokenChain, ConfigError, StorageFailed
+from archec.files import read_file
 from archec.progress import Meter
 from archec.proof.log import State, digest_of, hashed, remember, remembered, status_of
 from archec.proof.note import SigningKey, VerifierKey, signers, signing_key, verifier_key
@@ -33,10 +34,12 @@ def own_key(config: Config) -> SigningKey | None:
         return None
     path = config.path(config.seal.key)
     with storage_errors(path):
-        if not path.is_file():
+        try:
+            text = read_file(path).decode("utf-8", "replace")
+        except FileNotFoundError:
             where = f"{config.place('seal.key')}: {path}"
-            raise ConfigError(f"{where}: does not exist", hint="'archec seal --new-key' creates it")
-        return signing_key(path.read_text(encoding="utf-8"), str(path))
+            raise ConfigError(f"{where}: does not exist", hint="'archec seal --new-key' creates it") from None
+    return signing_key(text, str(path))
 
 
 def trusted_keys(config: Config) -> list[VerifierKey]:

@@ -35,7 +35,8 @@ _MORE = "allow more open files (ulimit -n)"
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_AT_ONCE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ = os.O_RDONLY | _AT_ONCE
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _TEMP = re.compile(r"\.\+[0-9]+-[0-9]+\.part")
@@ -314,7 +315,7 @@ def fsync_file(path: str | Path, *, disk: Disk | None = None) -> None:
     """Syncs a file. Does nothing if it is gone."""
     where = os.fspath(path)
     with storage_errors(where), suppress(FileNotFoundError):
-        fd = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(where, _READ)
         try:
             (disk or Disk()).fsync(fd, where)
         finally:
@@ -367,22 +368,11 @@ def write_once(path: str | Path, data: bytes, *, mode: int) -> bool:
     return True
 
 
-def read_file(path: str | Path, most: int = -1) -> bytes:
-    """The bytes of a small file, or its first ``most``. It never waits for a named pipe that is in its place.
-
-    Raises OSError.
-    """
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "is not a file")
-        return file.read(most)
-
-
 def append_durably(path: str | Path, data: bytes, *, disk: Disk) -> None:
     """Appends to a small file, which is created if it does not exist. A kill may leave a part of ``data``."""
     where = os.fspath(path)
     with storage_errors(where):
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _AT_ONCE, 0o644)
     try:
         disk.write(fd, data, where)
         disk.fsync(fd, where)

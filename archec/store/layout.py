@@ -15,8 +15,9 @@ from pathlib import Path
 
 from archec.config import Config
 from archec.errors import ConfigError, CorruptArchive
+from archec.files import read_file
 from archec.ids import MAX_NAME, fan, file_name
-from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp, read_file, storage_errors
+from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp, storage_errors
 from archec.tist import tist_path
 
 VERSION = 1

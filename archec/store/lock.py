@@ -16,10 +16,11 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from archec.closing import Closing
-from archec.errors import CorruptArchive, LockHeld
+from archec.errors import CorruptArchive, LockHeld, StorageFailed
 from archec.progress import Meter
 from archec.store.durable import storage_errors
 from archec.store.layout import Layout
@@ -34,6 +35,8 @@ _TRIES = 200
 _NO_RUNS = frozenset({"check", "rebuild", "repair", "export warc"})
 _NO_CATALOGUE = frozenset({"repair", "export warc"})
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NO_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENXIO})
+"""Errors of opening a directory, a link, a socket."""
 
 
 class Holder(NamedTuple):
@@ -73,14 +76,14 @@ class RunLock(Closing):
     """The archive's run lock, held from its creation on: ``with RunLock(layout, "gather"): ...``.
 
     Raises :class:`LockHeld` with the holder if another run has it, :class:`CorruptArchive` if a held file is in the
-    place of the lock.
+    place of the lock, and :class:`StorageFailed` if something else is.
     """
 
     def __init__(self, layout: Layout, what: str = "gather") -> None:
         path = layout.root / LOCK
         about = {"pid": os.getpid(), "host": socket.gethostname(), "since": int(time.time()), "what": what}
         with storage_errors(path):
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
+            self._fd = _open(path, os.O_RDWR | os.O_CREAT)
             try:
                 if not os.fstat(self._fd).st_mode & stat.S_IWUSR:  # root may write to it all the same
                     raise CorruptArchive(
@@ -131,13 +134,25 @@ def holder(layout: Layout) -> Holder | None:
     """The current holder of the run lock, None if it is free. Has no side effects."""
     path = layout.root / LOCK
     with storage_errors(path), suppress(FileNotFoundError):
-        fd = os.open(path, os.O_RDONLY | _FLAGS)
+        fd = _open(path, os.O_RDONLY)
         try:
             if not _flock(fd, fcntl.LOCK_SH):
                 return _read(fd, layout) or Holder(0, "?", -1, "an unknown run")
         finally:
             os.close(fd)
     return None
+
+
+def _open(path: Path, flags: int) -> int:
+    try:
+        fd = os.open(path, flags | _FLAGS, 0o644)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
+        os.close(fd)
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+    raise StorageFailed(f"{path}: is not a file", hint="move it away: archec creates this file for its lock")
 
 
 def _flock(fd: int, how: int) -> bool:

@@ -14,7 +14,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gather_support import Member, archec_inline, change, make, on_terminal, run, tarball, template, write_papers
+from gather_support import (
+    Member,
+    archec_cli,
+    archec_inline,
+    change,
+    make,
+    on_terminal,
+    run,
+    tarball,
+    template,
+    write_papers,
+)
 
 from archec.config import Config
 from archec.errors import UsageError
@@ -51,7 +62,49 @@ def test_file_names_are_utf_8_in_any_locale(config: Config) -> None:
     assert names == {"G\u00f3rski.rdf"}
 
 
-# -- files of another user --------------------------------------------------------------------------
+# -- what is no file, and files of another user ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("config.yaml", "status"),
+        ("archive/layout.json", "status"),
+        ("archive/lock", "check --fix"),
+        ("archive/lock", "runs"),
+        ("data/oai.secret", "serve --port 0"),
+        ("data/oai.sqlite", "serve --port 0"),
+        ("data/access.tokens", "access token list"),
+        ("about.xml", "serve --port 0"),
+        ("audit.log", "serve --port 0"),
+        ("seal.key", "seal"),
+        ("vault/vault.json", "export warc vault"),
+        ("pywb.yaml", "serve --pywb pywb.yaml --port 0"),
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(filled: Config, place: str, command: str) -> None:
+    settings = {"oai.description": ["about.xml"], "access.audit": "audit.log", "seal.key": "seal.key"}
+    own = change(filled, {**settings, "collections": {"own": "$archive"}})
+    (own.base / "about.xml").write_text('<about xmlns="http://example.org/"/>')
+    path = own.base / place
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path, 0o600)
+    done = archec_cli(own, *command.split(), cwd=own.base)
+    assert done.code in (1, 6), done
+    assert path.name in done.err
+    assert "is not a file" in done.err or "No such device" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_pipe_in_the_place_of_a_cache_is_not_waited_for(filled: Config) -> None:
+    data = filled.base / "data"
+    (data / "work.reading.sqlite").unlink()
+    for name in ("work.unbegun.json", "work.sealed.json", "work.reading.sqlite"):
+        os.mkfifo(data / name)
+    assert archec_cli(filled, "runs").code == 0
+    assert archec_cli(filled, "seal").code == 0
+    assert archec_cli(filled, "gather", "--no-fetch").code == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -121,13 +121,17 @@ def test_somebody_looking_does_not_keep_a_run_out(flat: Layout, monkeypatch: pyt
             assert holder(flat) is not None
 
 
-def test_a_lock_that_is_a_link(flat: Layout, tmp_path: Path) -> None:
+def test_a_lock_that_is_a_link_or_a_pipe(flat: Layout, tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"text")
-    (flat.root / LOCK).symlink_to(tmp_path / "other")
-    with pytest.raises(StorageFailed), RunLock(flat):
-        pass
-    with pytest.raises(StorageFailed):
-        holder(flat)
+    lock = flat.root / LOCK
+    for make in (lambda: lock.symlink_to(tmp_path / "other"), lambda: os.mkfifo(lock)):
+        make()
+        with pytest.raises(StorageFailed, match=f"{lock}: is not a file") as caught, RunLock(flat):
+            pass
+        assert caught.value.hint == "move it away: archec creates this file for its lock"
+        with pytest.raises(StorageFailed, match=f"{lock}: is not a file"):
+            holder(flat)
+        lock.unlink()
     assert (tmp_path / "other").read_bytes() == b"text"
 
 
