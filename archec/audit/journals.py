@@ -6,7 +6,6 @@ a repair may still fix them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -21,7 +20,15 @@ from archec.catalogue.records import RunStart
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
 from archec.redif.problems import shown
 from archec.store.durable import is_temp, storage_errors
-from archec.store.journal_reader import JOURNAL_NAME, NO_BATCH, JournalBatch, JournalFile, Scanner, journals
+from archec.store.journal_reader import (
+    JOURNAL_NAME,
+    NO_BATCH,
+    JournalBatch,
+    JournalFile,
+    Scanner,
+    journals,
+    names_of_journals,
+)
 from archec.store.journal_writer import has_all_of
 from archec.store.layout import RUNS, Layout
 
@@ -174,11 +181,11 @@ class Journals:
 
 def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> None:
     """Reports journals with wrong names and unexpected files next to them, except temporary ones."""
-    with storage_errors(layout.runs):
-        if not layout.runs.exists():
-            report(Finding("missing", RUNS, "the directory of journals is missing"))
-            return
-        names = sorted(name for name in os.listdir(layout.runs) if not is_temp(name))
+    try:
+        names = sorted(name for name in names_of_journals(layout) if not is_temp(name))
+    except FileNotFoundError:
+        report(Finding("missing", RUNS, "the directory of journals is missing"))
+        return
     for name in names:
         path = f"{RUNS}/{shown(name)}"
         match = JOURNAL_NAME.fullmatch(name)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from archec.errors import BrokenChain, ConfigError, CorruptJournal
+from archec.errors import BrokenChain, ConfigError, CorruptArchive, CorruptJournal
 from archec.store.durable import failure, storage_errors
 from archec.store.layout import Layout
 
@@ -61,14 +61,27 @@ class JournalFile(NamedTuple):
 def journals(layout: Layout) -> list[JournalFile]:
     """All journals in the order of their tists; if a crash left both forms, the finished one."""
     names: list[str] = []
-    with storage_errors(layout.runs), suppress(FileNotFoundError):
-        names = os.listdir(layout.runs)
+    with suppress(FileNotFoundError):
+        names = names_of_journals(layout)
     found: dict[int, JournalFile] = {}
     for name in names:
         match = JOURNAL_NAME.fullmatch(name)
         if match is not None and (match[2] or int(match[1]) not in found):
             found[int(match[1])] = JournalFile(int(match[1]), layout.runs / name, bool(match[2]))
     return [found[tist] for tist in sorted(found)]
+
+
+def names_of_journals(layout: Layout) -> list[str]:
+    """What is in the directory of journals. Raises FileNotFoundError if it is missing."""
+    try:
+        return os.listdir(layout.runs)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise failure(error, layout.runs) from error
+        hint = "move it away; then 'archec verify --repair-from COPY' restores the journals from a second copy"
+        raise CorruptArchive(f"{layout.runs}: is not a directory", hint=hint) from error
 
 
 def journal_of(layout: Layout, run: int) -> JournalFile | None:

@@ -107,6 +107,19 @@ def test_a_pipe_in_the_place_of_a_cache_is_not_waited_for(filled: Config) -> Non
     assert archec_cli(filled, "gather", "--no-fetch").code == 0
 
 
+def test_a_file_in_the_place_of_the_journals(filled: Config, tmp_path: Path) -> None:
+    shutil.copytree(filled.store_path, tmp_path / "copy", symlinks=True)
+    runs = filled.store_path / "runs"
+    shutil.rmtree(runs)
+    runs.touch()
+    for command in ("status", "check", "verify", "rebuild"):
+        done = archec_inline(filled, command)
+        assert (done.code, f"{runs}: is not a directory (move it away; " in done.err) == (6, True)
+    runs.rename(filled.base / "away")
+    assert archec_inline(filled, "verify", "--repair-from", tmp_path / "copy").code == 0
+    assert archec_inline(filled, "check").code == 0
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_messages_about_a_refused_file_say_whose_it_is(filled: Config) -> None:
     commands = {
