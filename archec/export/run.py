@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from archec.archive.opening import Archive, scratch_folder
@@ -14,7 +15,7 @@ from archec.export.checking import VaultFault, read_unit
 from archec.export.observations import collect_visits
 from archec.export.units import Unit, UnitSelection, units
 from archec.export.vault import open_vault, sweep
-from archec.export.writing import ExportPlan, ExportRequest, NotExported, UnitResult, unit_exporter
+from archec.export.writing import ExportPlan, ExportRequest, NotExported, UnitResult, export_unit
 from archec.progress import Meter
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
@@ -146,11 +147,13 @@ def verify_vault(
 
 def _exported(archive: Archive, plan: ExportPlan, wanted: UnitSelection) -> Generator[UnitResult, None, None]:
     """The results of exporting the units, as they come."""
-    counts, workers = archive.catalogue.counts(), archive.config.processes
+    counts = archive.catalogue.counts()
+    workers = 1 if archive.catalogue.excludes_others else archive.config.processes
     small = workers == 1 or counts.tobis_held + counts.tobis_lost + counts.fobis_held < _SMALL
     pool: Pool[Unit, UnitResult] = Pool(
         "archec.export.writing:unit_exporter", [plan], UnitResult,
-        workers=workers, here=unit_exporter(plan), inline=_EVERYTHING if small else 0, prefetch=0,
+        workers=workers, here=partial(export_unit, plan, archive.catalogue),
+        inline=_EVERYTHING if small else 0, prefetch=0,
     )  # fmt: skip
     with pool:
         for unit in units(archive.catalogue, wanted):

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from warcio.recordloader import ArcWarcRecord
 
 from archec.archive.warc_records import record_of
+from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
 from archec.export.checking import Extents, VaultFault
@@ -107,14 +108,17 @@ def unit_exporter(plan: ExportPlan) -> Callable[[Unit], UnitResult]:
     """Returns the function that exports a unit. Any process may call it, for different units at the same time."""
 
     def export(unit: Unit) -> UnitResult:
-        with ExitStack() as stack:
-            catalogue = stack.enter_context(open_catalogue(plan.url, base=plan.base, read_only=True))
-            visits = Visits(plan.visits) if plan.visits is not None else None
-            wanted = stack.enter_context(SortedLines(plan.scratch))
-            collect(catalogue, plan.layout, unit, visits, plan.request.since, plan.scratch, wanted)
-            return _UnitExport(plan, unit).run(wanted)
+        with open_catalogue(plan.url, base=plan.base, read_only=True) as catalogue:
+            return export_unit(plan, catalogue, unit)
 
     return export
+
+
+def export_unit(plan: ExportPlan, catalogue: Catalogue, unit: Unit) -> UnitResult:
+    visits = Visits(plan.visits) if plan.visits is not None else None
+    with SortedLines(plan.scratch) as wanted:
+        collect(catalogue, plan.layout, unit, visits, plan.request.since, plan.scratch, wanted)
+        return _UnitExport(plan, unit).run(wanted)
 
 
 class _UnitExport:

@@ -9,10 +9,11 @@ import re
 import resource
 import shutil
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from export_support import PACKED, Record, World, all_records, check_vault, exported, records_of, tree
+from export_support import PACKED, Record, World, all_records, check_vault, clone, exported, records_of, tree
 from failpoint import killed_at
 from fastwarc.warc import ArchiveIterator as FastIterator
 from gather_site import Answer, Site, moved, page
@@ -28,6 +29,7 @@ from gather_support import (
     template,
     write_papers,
 )
+from small_disk import small_disk
 
 from archec.archive.lookup import held_at
 from archec.archive.opening import Archive
@@ -403,6 +405,23 @@ def test_handles_of_another_form_have_a_place(world: World, tmp_path: Path) -> N
 
 def records_of_file(path: Path) -> list[Record]:
     return [record for record in records_of(path) if record.type != "warcinfo"]
+
+
+def test_an_archive_on_a_full_disk_is_exported(
+    pristine: World, vault: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its catalogue can then be opened only once."""
+    monkeypatch.setattr("archec.sqlite._BUSY", 0.1)
+    with small_disk(tmp_path / "small", "size=20m") as place:
+        full = clone(pristine, place / "world")
+        with suppress(OSError), (place / "other").open("wb", buffering=0) as other:
+            while True:
+                other.write(bytes(4096))
+        done = archec_inline(full.config, "export", "warc", tmp_path / "vault")
+        assert done.code == 0, done.err
+        done = archec_inline(full.config, "export", "warc", place / "vault")
+        assert (done.code, "No space left on device" in done.err) == (1, True), done
+    assert tree(tmp_path / "vault") == tree(vault)
 
 
 def test_one_export_at_a_time(pristine: World, vault: Path) -> None:
