@@ -162,7 +162,8 @@ class Database(Closing):
             why = _refused("read", path) if unreadable else unwritable(path)
             hint = f"{why}, {_LOG}" if why and has_log(path) else why or _PERMISSIONS
             return kind(f"{path}: {name} cannot be opened", hint=hint)
-        return kind(f"{path}: SQLite refused: {text}")
+        hint = "check the disk, its file system and your quota" if "disk I/O" in text else ""
+        return kind(f"{path}: SQLite refused: {text}", hint=hint)
 
 
 def make_tables(db: sqlite3.Connection, schema: str, application: int, version: int) -> None:

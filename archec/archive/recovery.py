@@ -25,8 +25,8 @@ UNFINISHED = ("running", "failed", "interrupted", "budget")
 """The states of a run that ``--resume`` may continue while its journal is unfinished."""
 
 _OLDER = (
-    "restore the newer archive directory; if it is lost for good, declare that with 'archec fork'; if this is the "
-    "catalogue of another archive, set another 'database', or remove it"
+    "restore the newer archive directory; if it is lost for good, declare that with 'archec fork', which 'archec "
+    "rebuild' completes if it failed; if this is the catalogue of another archive, set another 'database', or remove it"
 )
 
 

@@ -16,7 +16,7 @@ from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ChainLink, Fork, RunStart, encode
 from archec.config import Config
-from archec.errors import UsageError
+from archec.errors import ArchecError, UsageError
 from archec.progress import Meter
 from archec.proof.log import chain
 from archec.proof.seal import Seal
@@ -54,7 +54,12 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
             start = RunStart(run, kind="fork", options={"reason": reason}, software=__version__)
             # Declared before the catalogue is emptied, because only the catalogue knows the lost batch.
             journal.append([encode(start), encode(fork)], run)
-            rebuild(layout, catalogue, meter=meter)
+            try:
+                rebuild(layout, catalogue, meter=meter)
+            except ArchecError as error:
+                rest = "the loss is declared, and 'archec rebuild' completes the fork"
+                error.hint = f"{error.hint}; {rest}" if error.hint else rest
+                raise
             with Writer(layout) as writer:
                 report = Report(run, 0, "none", "", state="done", message=reason)
                 end_run(catalogue, Committer(writer, journal, catalogue), report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -81,6 +82,18 @@ def test_a_full_disk_can_be_read(tmp_path: Path) -> None:
                 assert database.fetch("SELECT * FROM words") == [("x",)]
                 with pytest.raises(StorageFailed, match="for reading only"), database.transaction():
                     pass
+
+
+def test_a_write_that_the_file_system_refuses(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with made(tmp_path / "x") as database:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+        try:
+            with pytest.raises(StorageFailed, match="SQLite refused: disk I/O error") as raised:
+                database.fetch("INSERT INTO words VALUES (?) RETURNING word", ("x" * 50_000,))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert raised.value.hint == "check the disk, its file system and your quota"
 
 
 def test_a_reader_beside_a_writer(tmp_path: Path) -> None:

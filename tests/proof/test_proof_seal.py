@@ -13,6 +13,7 @@ import pytest
 from gather_support import Member, archec_inline, change, make, run, tarball, template
 
 from archec.config import Config, load
+from archec.errors import StorageFull
 from archec.proof.log import hashed
 from archec.proof.seal import read_seal
 from archec.store.journal_reader import journals, read_batches
@@ -324,6 +325,25 @@ def test_a_fork_is_declared_by_command_and_reason(archive: Config, folder: Path)
     assert [(run["state"], run["message"]) for run in runs if run["kind"] == "fork"] == [("done", "the disk is lost")]
     again = archec_inline(archive, "fork", "--reason", "again")
     assert (again.code, "nothing is lost" in again.err, "'archec rebuild' completes" in again.err) == (2, True, True)
+
+
+def test_a_fork_whose_catalogue_cannot_be_written_is_completed_by_rebuild(archive: Config, folder: Path) -> None:
+    """As on a full disk: what is declared stands."""
+    restored(archive)
+    with pytest.MonkeyPatch.context() as patch:
+        full = StorageFull("data/catalogue.sqlite: no space left", hint="free some space")
+        patch.setattr("archec.catalogue.sqlite.SQLiteCatalogue.write", lambda *_: (_ for _ in ()).throw(full))
+        done = archec_inline(archive, "fork", "--reason", "restored")
+    assert done.code == 1
+    assert "(free some space; the loss is declared, and 'archec rebuild' completes the fork)" in done.err
+    another = ("gather", "-f", texts(folder, 2004, "Another way"))
+    assert archec_inline(archive, "rebuild").code == 0
+    for command in (("check",), ("verify",), another, ("check",)):
+        assert archec_inline(archive, *command).code == 0
+    dump = archec_inline(archive, "dump", "--all").out
+    remove_catalogue(archive)
+    assert archec_inline(archive, "rebuild").code == 0
+    assert archec_inline(archive, "dump", "--all").out == dump
 
 
 def test_a_fork_that_only_a_seal_knows_of(archive: Config, folder: Path) -> None:
