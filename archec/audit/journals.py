@@ -29,7 +29,7 @@ from archec.store.journal_reader import (
     journals,
     names_of_journals,
 )
-from archec.store.journal_writer import has_all_of
+from archec.store.journal_writer import has_all_of, is_whole
 from archec.store.layout import RUNS, Layout
 
 KEPT = ("journal-damaged", "journal-missing", "journal-chain")
@@ -191,13 +191,16 @@ def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> N
         match = JOURNAL_NAME.fullmatch(name)
         if match is None:
             out_of_place(Finding("unexpected", path, "is not the name of a journal"), f"{RUNS}/{name}")
-        elif (layout.runs / name).is_symlink() or not (layout.runs / name).is_file():
-            report(Finding("journal-damaged", path, "is not a file"))
         elif not match[2] and f"{name}.gz" in names:
-            if has_all_of(layout.runs / f"{name}.gz", layout.runs / name):
+            plain, packed = layout.runs / name, layout.runs / f"{name}.gz"
+            if has_all_of(packed, plain):
                 report(Finding("journal-twice", path, "its compressed form is there, too, and has all of it"))
+            elif is_whole(packed) and not is_whole(plain):
+                out_of_place(Finding("unexpected", path, "is damaged; its compressed form is whole"), f"{RUNS}/{name}")
             else:
                 report(Finding("journal-damaged", path, "its compressed form is there, too, and lacks some of it"))
+        elif (layout.runs / name).is_symlink() or not (layout.runs / name).is_file():
+            report(Finding("journal-damaged", path, "is not a file"))
 
 
 def run_of(path: str) -> int:

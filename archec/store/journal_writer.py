@@ -206,7 +206,8 @@ def tidy(layout: Layout) -> int:
         if not plain.exists():
             continue
         if not has_all_of(packed, plain):
-            raise CorruptJournal(f"{plain}: differs from its finished form", hint="keep both and compare")
+            hint = "'archec check --fix' moves it to quarantine if it is damaged and the other is whole"
+            raise CorruptJournal(f"{plain}: differs from its finished form", hint=hint)
         with open_directory(layout.runs) as dir_fd:
             disk.fsync_dir(dir_fd, str(layout.runs))
             removed += disk.unlink(plain.name, dir_fd, str(plain))
@@ -223,13 +224,24 @@ def _compress(plain: Path, fd: int) -> None:
 
 def has_all_of(packed: Path, plain: Path) -> bool:
     """Whether the compressed form is intact and begins with all batches of the plain one."""
+    size = _valid(plain)
+    return size is not None and _agree(plain, packed, size)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a journal can be read to its end, of whichever form."""
+    return _valid(path) is not None
+
+
+def _valid(path: Path) -> int | None:
+    """The bytes of all batches; None if the journal is damaged."""
+    scanner = Scanner(path)
     try:
-        scanner = Scanner(plain)
         for _ in scanner.batches():
             pass
     except CorruptJournal:
-        return False
-    return _agree(plain, packed, scanner.valid)
+        return None
+    return scanner.valid
 
 
 def _agree(plain: Path, packed: Path, size: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -485,6 +486,25 @@ def test_with_mongodb(mongodb_url: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert checked(world)[1] == []
     flip(config.store_path / world.layout.path(978307200, "RePEc:aaa:sss:7"))
     assert codes(verified(world)[1]) == ["corrupt"]
+
+
+@pytest.mark.parametrize("damage", ["a bit", "a pipe"])
+def test_a_damaged_plain_form_of_a_journal_is_moved_away(world: World, damage: str) -> None:
+    """The compressed form is whole, and counts."""
+    packed = min(world.layout.runs.glob("*.jsonl.gz"))
+    plain = packed.with_suffix("")
+    data = bytearray(gzip.decompress(packed.read_bytes()))
+    data[100] ^= 4
+    plain.write_bytes(data)
+    if damage == "a pipe":
+        plain.unlink()
+        os.mkfifo(plain)
+    done = archec_inline(world.config, "gather", "--no-fetch")
+    assert (done.code, "'archec check --fix' moves it to quarantine" in done.err) == (6, True), done
+    assert archec_inline(world.config, "check").code == 6
+    assert archec_inline(world.config, "check", "--fix").code == 0
+    assert os.path.lexists(world.layout.root / "quarantine" / "runs" / plain.name)
+    assert archec_inline(world.config, "gather", "--no-fetch").code in (0, 3)
 
 
 def test_a_catalogue_on_a_full_disk_is_read_by_one_process(
