@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import os
 import secrets
 from hashlib import sha256
 from pathlib import Path
@@ -16,13 +17,14 @@ from typing import NamedTuple
 
 import orjson
 
-from archec.errors import ConfigError
+from archec.errors import ConfigError, unreadable
 from archec.files import read_file
-from archec.store.durable import storage_errors, write_once
+from archec.store.durable import write_once
 
 ENVIRONMENT = "ARCHEC_OAI_SECRET"
 _MIN_SECRET = 16
 """Minimum length in bytes."""
+_NEW = "move it away: a new one is created, and the tokens of harvests in progress become invalid"
 _TAG = 16
 """Length in bytes to which the HMAC-SHA-256 is truncated."""
 _VERSION = 1
@@ -88,18 +90,22 @@ class Tokens:
 def load_secret(path: Path, given: str | None) -> bytes:
     """The secret: ``given`` (from the environment), else the contents of ``path``, which is created if missing.
 
-    Raises :class:`ConfigError` for one that is too short, :class:`archec.errors.StorageFailed` if it cannot be read
-    or kept.
+    Raises :class:`ConfigError` for one that is too short or cannot be read, :class:`archec.errors.StorageFailed` if it
+    cannot be kept.
     """
     if given:
         return _checked(given.encode("utf-8", "surrogateescape"), f"${ENVIRONMENT}")
-    if not path.exists():
+    if not os.path.lexists(path):
         write_once(path, secrets.token_hex(32).encode() + b"\n", mode=0o600)  # only one of two that start at once
-    with storage_errors(path):
-        return _checked(read_file(path).strip(), str(path))
+    try:
+        return _checked(read_file(path).strip(), str(path), _NEW)
+    except OSError as error:
+        failed = unreadable(path, error)
+        failed.hint = failed.hint or _NEW
+        raise failed from error
 
 
-def _checked(secret: bytes, where: str) -> bytes:
+def _checked(secret: bytes, where: str, hint: str = "") -> bytes:
     if len(secret) < _MIN_SECRET:
-        raise ConfigError(f"{where}: the secret is shorter than {_MIN_SECRET} bytes")
+        raise ConfigError(f"{where}: the secret is shorter than {_MIN_SECRET} bytes", hint=hint)
     return secret

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +12,9 @@ from lxml import etree
 from oai_support import BASE, DOMAIN, NOON, NS, OAI, SCHEMAS, WITHOUT, World, checked, code, file, paper, schema, texts
 
 from archec.config import OaiConfig
+from archec.errors import ConfigError
 from archec.oai.request import Argument, parse_arguments
+from archec.oai.token import load_secret
 from archec.tist import iso
 
 TOBI = f"oai:{DOMAIN}:RePEc:aaa:wpaper:1"
@@ -390,3 +394,14 @@ def test_descriptions(world: World) -> None:
     kinds = [etree.QName(one[0]).localname for one in root.iter(f"{OAI}description")]
     assert kinds == ["oai-identifier", "eprints", "friends", "rightsManifest", "eprints"]
     assert own not in etree.tostring(root, encoding="unicode")
+
+
+def test_a_secret_that_cannot_be_used_is_named_with_a_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "oai.secret"
+    for damage in (lambda: path.write_text("short"), path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to("x")):
+        damage()
+        with pytest.raises(ConfigError, match=f"{path}: ") as raised:
+            load_secret(path, None)
+        assert raised.value.hint.startswith("move it away: a new one is created")
+        path.rename(tmp_path / f"moved-{len(os.listdir(tmp_path))}")
+    assert load_secret(path, None) == load_secret(path, None)
