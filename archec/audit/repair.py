@@ -27,7 +27,7 @@ from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJourn
 from archec.files import read_file
 from archec.ids import file_name, is_url, slash_variant
 from archec.store.durable import Disk, atomic_write, open_directory, storage_errors, temporary_file
-from archec.store.journal_reader import JournalBatch, journals, read_batches
+from archec.store.journal_reader import JournalBatch, journal_of, journals, read_batches
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, descriptor_of, open_store
 from archec.store.lock import RunLock
 from archec.store.reader import Directories, held_tists, locate
@@ -185,9 +185,10 @@ class Repair:
                 raise CorruptArchive(f"the copy's journal does not fit: {objection}")
             return self._placed(candidate, ours, why)
 
-    def gap(self, gap: Gap) -> list[str]:
+    def gap(self, gap: Gap) -> list[Finding]:
         """Restores the journals that are missing between two runs: those of the copy that lead from the last batch of
-        the one to the first of the other. Returns their relative paths. Otherwise like :meth:`journal`."""
+        the one to the first of the other, or the first one itself, if the rest of it is missing. Returns what was
+        found and repaired. Otherwise like :meth:`journal`."""
         from archec.audit.copies import fetch_journal
 
         runs = self._copy.runs()
@@ -203,10 +204,23 @@ class Repair:
                         found.append(candidate)
                         head = leads_to
             if head != gap.prev or not found:
-                raise CorruptArchive("the copy has no journals that lead from the one to the other")
+                try:
+                    return [self._cut(gap)]
+                except (CorruptArchive, NotHeld) as error:
+                    raise CorruptArchive("the copy has no journals that lead from the one to the other") from error
             for candidate in found:
                 self._placed(candidate, None, Finding("journal-missing", "", ""))
-        return [f"{RUNS}/{candidate.name}" for candidate in found]
+        message, fixed = "it was not there, as only the chain of batches shows", f"repaired from {self.where}"
+        return [Finding("journal-missing", f"{RUNS}/{candidate.name}", message, fixed=fixed) for candidate in found]
+
+    def _cut(self, gap: Gap) -> Finding:
+        """Restores the journal before a gap, whose last batches are missing."""
+        ours = journal_of(self._layout, gap.before)
+        if ours is None:
+            raise NotHeld("it is the first one")
+        message = "its end is missing, as only the chain of batches shows"
+        why = Finding("journal-damaged", f"{RUNS}/{ours.path.name}", message)
+        return replace(why, fixed=self.journal(gap.before, ours.path, why))
 
     def _end_of(self, tist: int) -> str:
         """The sha256 of the last batch of a run's journal, as stated by the next journal; empty if unknown."""

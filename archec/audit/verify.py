@@ -306,14 +306,14 @@ class _Verification:
         with repair.at_work():
             for gap, path in gaps:
                 try:
-                    placed = repair.gap(gap)
+                    repaired = repair.gap(gap)
                 except ArchecError as error:
                     unfilled[path] = f"; not repaired: {error.message}"
                     continue
-                for name in placed:
-                    self.reader.forget(run_of(name), name)
-                    message = "it was not there, as only the chain of batches shows"
-                    self.report(Finding("journal-missing", name, message, fixed=f"repaired from {repair.where}"))
+                for finding in repaired:
+                    self.reader.forget(run_of(finding.path), finding.path)
+                    self.memory.forget_run(run_of(finding.path))
+                    self.report(finding)
             self.archive.catch_up()
         if len(unfilled) < len(gaps):
             self._pass()

@@ -186,6 +186,24 @@ def test_a_journal_that_comes_back_closes_the_chain(world: World, tmp_path: Path
     assert checked(world)[1] == []
 
 
+@pytest.mark.parametrize("form", ["plain, torn", "compressed"])
+def test_a_journal_whose_end_is_missing_comes_back(world: World, pristine: World, middle: int, form: str) -> None:
+    """As where only the part is left that was copied during the run."""
+    good = checked(pristine)[0].names
+    path, batches = batches_of(world, middle)
+    data = gzip.decompress(path.read_bytes())[: batches[-1].offset]
+    if form == "compressed":
+        rewrite(path, gzip.compress(data))
+    else:
+        path.unlink()
+        path.with_suffix("").write_bytes(data + b'{"type":"obi"')
+    summary, findings = verified(world, copy=pristine.config.store_path)
+    (finding,) = (finding for finding in findings if finding.code == "journal-damaged")
+    assert finding.message == "its end is missing, as only the chain of batches shows"
+    assert finding.fixed.startswith("repaired from ")
+    assert (summary.clean, checked(world)[1], checked(world)[0].names) == (True, [], good)
+
+
 def test_all_journals_come_back_with_their_directory(world: World, pristine: World) -> None:
     good = tree(world.config.store_path)
     shutil.rmtree(world.layout.runs)
