@@ -35,6 +35,8 @@ from archec.web.policy import Tuning
 _T = TypeVar("_T")
 _BLOCK = 1 << 20
 """Bytes that a thread hashes and writes at once. A smaller file is not resumed after a kill."""
+_SMALL = 1 << 17
+"""Bytes of a body from which on a thread hashes and writes it. For a smaller one, waking the thread takes longer."""
 _HEAD = 4096
 _MOST_OF_ERROR = 100_000
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
@@ -300,7 +302,7 @@ class _Transfer:
         return fields.get(name, "") in ("", self._answer.validator) and fields.get("content-encoding", "") in encodings
 
     def _opened(self) -> Temp:
-        """The temporary file. That of a small body is created by the thread that writes it."""
+        """The temporary file. That of a small body is created when it is complete."""
         if self._temp is None:
             self._temp = self._of.writer.temp(self._of.run, self._obi, sha1=True)
         return self._temp
@@ -321,7 +323,7 @@ class _Transfer:
         if self._is_over:
             return NotFetched(Status.TOO_LARGE_SIZE, "the data set exceeds its size limit")
         try:
-            wrong = await self._in_thread(self._close)
+            wrong = self._close() if self._size < _SMALL else await self._in_thread(self._close)
             temp = self._opened()
             is_unclear = wrong is not None or self._is_bundle
             if is_unclear and self._is_packed and (unpacked := await self._unpacked(temp)) is not None:
