@@ -21,9 +21,10 @@ from archec.access.query import Query, uri_of
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
-from archec.ids import handle_in, is_url, target_uri, urlkey
+from archec.ids import is_url
 from archec.paging import paged
 from archec.store.sorting import SortedLines as Sorter
+from archec.urlkey import handle_in, target_uri, urlkey
 
 _PAGE = 1000
 _BATCH = 100

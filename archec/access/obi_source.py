@@ -29,9 +29,10 @@ from archec.archive.warc_records import index_fields, record_of, state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.errors import ArchecError, BadName, UsageError
-from archec.ids import handle_in, is_fileset, is_url, normalise, slash_variant, target_uri, urlkey
+from archec.ids import is_fileset, is_url, normalise, slash_variant
 from archec.store.journal_reader import journals
 from archec.tist import MAX_TIST
+from archec.urlkey import handle_in, target_uri, urlkey
 from archec.warc.cdxj import timestamp
 
 TYPE = "archec"

@@ -20,7 +20,7 @@ from archec.access.index_files import lines_of
 from archec.access.query import uri_of
 from archec.access.record import HEADER_NAME, exactly, header, parse_headers, read_file
 from archec.errors import UsageError
-from archec.ids import urlkey
+from archec.urlkey import urlkey
 
 METHOD = "__wb_method="
 """The argument of a URL that names the method of a request."""

@@ -14,7 +14,8 @@ from msgspec import Struct
 from archec.access.rows import ALIASES, Row
 from archec.access.stamps import checked, last_moment, now_stamp, upper
 from archec.errors import ArchecError, BadName, UsageError
-from archec.ids import handle_in, is_url, normalise, normalise_url, target_uri, typed, urlkey
+from archec.ids import is_url, normalise, normalise_url, typed
+from archec.urlkey import handle_in, target_uri, urlkey
 
 MatchType = Literal["exact", "prefix", "host", "domain"]
 Order = Literal["ascending", "reverse", "closest"]

@@ -20,7 +20,8 @@ from archec.access.rows import Row
 from archec.access.stamps import to_tist
 from archec.config import RuleConfig
 from archec.errors import UsageError
-from archec.ids import archive_of, handle_in, normalise_handle, series_of
+from archec.ids import archive_of, normalise_handle, series_of
+from archec.urlkey import handle_in
 
 _YEAR = 365.2425 * 86400
 _PORT = re.compile("(:[0-9]{1,5})?")

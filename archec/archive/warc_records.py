@@ -8,9 +8,9 @@ from typing import Any
 from warcio.recordloader import ArcWarcRecord
 
 from archec.catalogue.model import Obi
-from archec.ids import target_uri
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
+from archec.urlkey import target_uri
 from archec.warc import cdxj, records
 from archec.warc.records import Contents, Observation, RecordKind
 from archec.web.headers import TLS_FIELD

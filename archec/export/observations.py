@@ -28,13 +28,14 @@ from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import ObiChange
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.export.units import FILESETS, Unit, tobis_of
-from archec.ids import normalise_url, target_uri
+from archec.ids import normalise_url
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.store.sorting import SortedLines
 from archec.tist import iso
+from archec.urlkey import target_uri
 from archec.warc.cdxj import prefix
 from archec.warc.records import LOSS, Observation
 

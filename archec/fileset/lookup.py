@@ -21,10 +21,11 @@ from archec.fileset.manifest import Heading, Manifest, decode, is_whole, safe_pa
 from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.result import FilesetFile
-from archec.ids import is_fileset, normalise_url, parse_fileset, target_uri, urlkey
+from archec.ids import is_fileset, normalise_url, parse_fileset
 from archec.store.reader import Reader, missing
 from archec.tist import MAX_TIST, iso
 from archec.units import counted
+from archec.urlkey import target_uri, urlkey
 from archec.warc.cdxj import timestamp
 from archec.warc.records import Observation
 

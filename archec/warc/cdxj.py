@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 import orjson
 
 from archec.errors import CorruptArchive
-from archec.ids import urlkey
+from archec.urlkey import urlkey
 from archec.warc.records import Observation, http_status, media_type
 
 _LINE = re.compile(rb'([!-~]+ [0-9]{14} \{"url":"[ -~]*?")[,}].*"filename":"([ -~]*?)"', re.S)

@@ -18,8 +18,9 @@ from warcio.statusandheaders import StatusAndHeaders
 
 from archec import __version__
 from archec.digest import Digests
-from archec.ids import is_fileset, target_uri
+from archec.ids import is_fileset
 from archec.tist import iso
+from archec.urlkey import target_uri
 
 WARC_VERSION = "1.1"
 

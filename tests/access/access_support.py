@@ -15,8 +15,8 @@ from archec.access.build import opened_access
 from archec.access.tokens import Token, encoded, hash_of
 from archec.archive.opening import Archive
 from archec.config import Config, parse
-from archec.ids import urlkey
 from archec.server.app import make_app
+from archec.urlkey import urlkey
 
 READER, WRITER, LISTER = "reader-token", "writer-token", "lister-token"
 

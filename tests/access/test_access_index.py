@@ -31,7 +31,7 @@ from archec.access.sources import Errors
 from archec.access.stamps import seconds
 from archec.access.viewer import Viewer
 from archec.cli.access import access
-from archec.ids import urlkey
+from archec.urlkey import urlkey
 
 CDX11 = (
     " CDX N b a m s k r M S V g\n"

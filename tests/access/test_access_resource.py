@@ -41,8 +41,8 @@ from archec.config import Config, parse
 from archec.export.run import export_warc
 from archec.export.units import UnitSelection
 from archec.export.writing import ExportRequest
-from archec.ids import target_uri, urlkey
 from archec.progress import Meter
+from archec.urlkey import target_uri, urlkey
 
 S = "20140101000000"
 ARC = (

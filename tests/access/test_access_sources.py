@@ -38,7 +38,7 @@ from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.cli.access import access
 from archec.config import Config, RuleConfig, load, parse
 from archec.errors import UsageError
-from archec.ids import target_uri
+from archec.urlkey import target_uri
 
 S = "20140101000000"
 STAMPS = ("20130101000000", S, "20150101000000")

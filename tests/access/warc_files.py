@@ -12,7 +12,7 @@ from typing import Any
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from archec.ids import urlkey
+from archec.urlkey import urlkey
 
 
 class Crawl:

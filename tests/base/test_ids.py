@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from archec import ids
 from archec.errors import BadName
+from archec.urlkey import target_uri, urlkey
 
 hostile = st.text(st.characters(blacklist_categories=("Cs",)), max_size=400)
 
@@ -217,7 +218,7 @@ def test_an_id_as_it_is_typed(raw: str, text: str) -> None:
     ],
 )
 def test_keys_of_urls(url: str, key: str) -> None:
-    assert ids.urlkey(ids.normalise_url(url)) == key
+    assert urlkey(ids.normalise_url(url)) == key
 
 
 @given(st.text(max_size=60), st.sampled_from(["http://h/", "https://www.x.de/a?", "RePEc:", "other:"]))
@@ -226,8 +227,8 @@ def test_keys_and_uris_are_printable_and_need_no_escapes_in_json(text: str, star
         obi = ids.normalise_url(start + text) if "//" in start else ids.normalise_handle(start + text)
     except BadName:
         return
-    uri = ids.target_uri(obi)
-    for shown in (uri, ids.urlkey(uri)):
+    uri = target_uri(obi)
+    for shown in (uri, urlkey(uri)):
         assert shown.isascii()
         assert shown.isprintable()
         assert " " not in shown
@@ -236,6 +237,6 @@ def test_keys_and_uris_are_printable_and_need_no_escapes_in_json(text: str, star
 
 
 def test_uris_of_handles() -> None:
-    assert ids.target_uri("RePEc:aaa:sss:1") == "urn:x-repec:aaa:sss:1"
-    assert ids.target_uri("aaa:http://x") == "urn:x-redif:aaa:http://x"
-    assert ids.target_uri("RePEc:ü:%") == "urn:x-repec:%C3%BC:%25"
+    assert target_uri("RePEc:aaa:sss:1") == "urn:x-repec:aaa:sss:1"
+    assert target_uri("aaa:http://x") == "urn:x-redif:aaa:http://x"
+    assert target_uri("RePEc:ü:%") == "urn:x-repec:%C3%BC:%25"

@@ -20,7 +20,8 @@ import pytest
 from export_support import PACKED, World, exported
 
 from archec.errors import BadName
-from archec.ids import normalise_url, target_uri, urlkey
+from archec.ids import normalise_url
+from archec.urlkey import target_uri, urlkey
 
 pytestmark = pytest.mark.slow
 

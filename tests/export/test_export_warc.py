@@ -36,10 +36,10 @@ from archec.archive.opening import Archive
 from archec.errors import ConfigError, CorruptArchive, LockHeld, UsageError
 from archec.export import run as export_run
 from archec.export.units import UnitSelection
-from archec.ids import target_uri
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
 from archec.tist import iso
+from archec.urlkey import target_uri
 from archec.warc.records import digest_of
 
 

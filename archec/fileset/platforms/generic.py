@@ -36,8 +36,9 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.redaction import public_url
 from archec.fileset.status import FilesetPlatformScopeError, FilesetProblem, NoPlatformMatch, PlatformError
-from archec.ids import is_url, normalise_url, urlkey
+from archec.ids import is_url, normalise_url
 from archec.text.sniff import bare_type
+from archec.urlkey import urlkey
 from archec.web.headers import whole
 
 _PAIR = r""" ?([!#$%&'*+.^_`|~0-9a-zA-Z-]+)(?: ?= ?(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^",;<> ]+)))?"""

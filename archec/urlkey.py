@@ -11,7 +11,7 @@ import re
 from collections import deque
 from urllib.parse import quote, unquote, unquote_to_bytes
 
-from archec.ids.obis import is_fileset, is_url
+from archec.ids import is_fileset, is_url
 
 _WWW = re.compile(r"www[0-9]*\.")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%#")
