@@ -340,16 +340,12 @@ def versions_of(history: History, versions: Iterable[Version], claims: Iterable[
 
 def tobi_files_of(id: str, history: History, known: Iterable[Version]) -> TobiFiles | None:  # noqa: A002
     """The files that a tobi names; None if it was never held."""
-    versions = versions_of(history, known)
     newest = history.last_held
     if newest is None or history.last is None:
         return None
-    version = versions.get(newest)
-    files = tuple(dict.fromkeys(_urls(version))) if version is not None else ()
-    older = {url for other in versions.values() for url in _urls(other)}
+    versions = {version.sha256: version for version in known if version.sha256 in history.states}
+    version = versions.pop(newest, None)
+    files = dict.fromkeys([ref.url for ref in version.refs] if version is not None else ())
+    former = {ref.url for other in versions.values() for ref in other.refs if ref.url not in files}
     kind, bad = (version.type, version.bad_urls) if version is not None else ("", 0)
-    return TobiFiles(id, history.last, history.held, kind, files, tuple(sorted(older.difference(files))), bad)
-
-
-def _urls(version: Version) -> Iterator[str]:
-    return (ref.url for ref in version.refs)
+    return TobiFiles(id, history.last, history.held, kind, tuple(files), tuple(sorted(former)), bad)
