@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
 
 import msgspec
 
@@ -45,15 +44,6 @@ _AHEAD = 6
 """Maximum number of chunks in progress per worker."""
 _BATCH = 1000
 _id = attrgetter("id")
-
-
-class ToWrite(NamedTuple):
-    """A template to write: its known state, the claims to add, and the resulting judgement."""
-
-    obi: Obi
-    added: list[Claim]
-    judgement: Judgement
-    row: SeenRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +148,9 @@ class _Merging:
         self._phase, self._of = phase, phase.of
         self._evidence, self._data_set, self._newest = evidence, data_set, newest
         self._report, self._spool, self._committer = self._of.report, self._of.spool, self._of.committer
-        self._waiting: dict[str, ToWrite] = {}
+        self._waiting: dict[str, tuple[Obi, list[Claim], Judgement, SeenRow]] = {}
+        """By id, the templates that are being written: their known states, the claims to add, and the resulting
+        judgements."""
         refused = {item.id: item for item in self._of.archive.catalogue.refused() if item.id}
         taken = self._of.archive.catalogue.obis("tobi", refused)  # accepted by the database since then
         self._refused = {
@@ -245,7 +237,7 @@ class _Merging:
         judgement = self._judged(obi, added)
         self._compare(obi, judgement, row)
         if writes:
-            self._waiting[obi.id] = ToWrite(obi, added, judgement, row)
+            self._waiting[obi.id] = obi, added, judgement, row
             if not row.spool and self._phase.memory is not None:
                 row = self._phase.memory.reread(row, self._spool.folder)
             path = row.path.decode("utf-8", "surrogateescape")

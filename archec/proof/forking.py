@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import ExitStack
 
 from archec import __version__
@@ -49,8 +48,10 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
             _close(config, layout, last)
             last = last_run(layout)
         run = stamp(max(lost.run, last.journal.tist if last is not None else 0))
-        fork, ends = Fork(run, kept, lost, reason), deque(chain(layout), maxlen=1)
-        with JournalWriter(layout, run, head=ends[0].batch.sha256 if ends else NO_BATCH) as journal:
+        fork, head = Fork(run, kept, lost, reason), NO_BATCH
+        for _, batch in chain(layout):
+            head = batch.sha256
+        with JournalWriter(layout, run, head=head) as journal:
             start = RunStart(run, kind="fork", options={"reason": reason}, software=__version__)
             # Declared before the catalogue is emptied, because only the catalogue knows the lost batch.
             journal.append([encode(start), encode(fork)], run)

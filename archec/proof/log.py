@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -43,15 +43,8 @@ class State(msgspec.Struct, frozen=True):
         return Seal(origin, self.size, tree.root, self.run, self.batch, self.head, self.runs, self.batches, made)
 
 
-class LoggedBatch(NamedTuple):
-    """A batch of the chain, and its journal."""
-
-    journal: JournalFile
-    batch: JournalBatch
-
-
-def chain(layout: Layout, after: State | None = None) -> Iterator[LoggedBatch]:
-    """All batches in the order of the chain, or those after a batch.
+def chain(layout: Layout, after: State | None = None) -> Iterator[tuple[JournalFile, JournalBatch]]:
+    """All batches with their journals, in the order of the chain, or those after a batch.
 
     Raises :class:`BrokenChain` if a batch does not follow its predecessor, :class:`archec.errors.CorruptJournal` for
     damage. At the end, everything read from a journal that is being written is durable.
@@ -71,7 +64,7 @@ def chain(layout: Layout, after: State | None = None) -> Iterator[LoggedBatch]:
             if batch.prev != head or not found:
                 raise BrokenChain(f"{journal.path}: batch {batch.n} does not follow the one before it")
             head = batch.sha256
-            yield LoggedBatch(journal, batch)
+            yield journal, batch
         if not journal.finished:
             fsync_file(journal.path)  # one that is finished in the meantime is durable
     if not found:

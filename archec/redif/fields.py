@@ -33,14 +33,6 @@ class Field(NamedTuple):
     line: int
 
 
-class Columns(NamedTuple):
-    """The fields of a template by columns: the spec, everything after the colon, and the value."""
-
-    specs: list[Spec]
-    raws: list[str]
-    values: list[str]
-
-
 class RawRefipo(NamedTuple):
     """A refipo as in a template, with ``""`` for missing fields.
 
@@ -93,8 +85,11 @@ def cut(text: str) -> tuple[str, list[str], list[str]]:
     return pieces[0], pieces[1::2], pieces[2::2]
 
 
-def specified(family: Family, names: list[str], raws: list[str], plain: bool) -> Columns:
-    """The fields of a template from the names and pieces that :func:`cut` returns.
+def specified(
+    family: Family, names: list[str], raws: list[str], plain: bool
+) -> tuple[list[Spec], list[str], list[str]]:
+    """The fields of a template, from the names and pieces that :func:`cut` returns, by columns: the spec, everything
+    after the colon, and the value.
 
     A piece whose name is unknown to the template's type continues the previous field. ``plain`` promises that no line
     is a comment, a conflict marker or a Ctrl-Z.
@@ -112,7 +107,7 @@ def specified(family: Family, names: list[str], raws: list[str], plain: bool) ->
         values = [joined(raw) if "\n" in raw else value for raw, value in zip(raws, values, strict=True)]
     elif "\n" in "".join(values):
         values = [_joined_plain(value) if "\n" in value else value for value in values]
-    return Columns(cast("list[Spec]", specs), raws, values)
+    return cast("list[Spec]", specs), raws, values
 
 
 def joined(raw: str) -> str:
