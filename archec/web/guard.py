@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from itertools import zip_longest
 from threading import Lock, Thread
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from archec.errors import BadName
 from archec.ids import normalise_url
@@ -83,18 +83,6 @@ def allowed(ip: Address | str, allow_networks: Sequence[Network] = ()) -> bool:
     return all(allowed(inner, allow_networks) for inner in embedded(ip))
 
 
-class Resolver(Protocol):
-    """Resolves host names."""
-
-    async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """Returns numeric addresses, best first, at least one.
-
-        Raises:
-            ConnectError: the name does not exist, or the name server does not answer.
-            Internal: this machine lacks the resources for the query.
-        """
-
-
 class _Threads(Executor):
     """At most ``most`` threads, each until nothing is left to do. A process ends without waiting for them, as it would
     for those of ThreadPoolExecutor."""
@@ -132,7 +120,7 @@ class _Threads(Executor):
             call()
 
 
-class SystemResolver:
+class Resolver:
     """The system's ``getaddrinfo`` in threads, which may outlive a caller that times out.
 
     Caching does not weaken the guard: connections are made to the numeric address that was checked, and the name is not
@@ -144,7 +132,11 @@ class SystemResolver:
         self._known: dict[str, tuple[float, Sequence[str]]] = {}
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """See :class:`Resolver`. A numeric host is its own address."""
+        """Returns numeric addresses, best first, at least one. A numeric host is its own address.
+
+        Raises ConnectError if the name does not exist or the name server does not answer, and Internal if this machine
+        lacks the resources for the query.
+        """
         try:
             return (str(ipaddress.ip_address(host)),)
         except ValueError:

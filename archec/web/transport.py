@@ -21,7 +21,7 @@ from archec.config import FetchConfig
 from archec.web.connect import Connector
 from archec.web.faults import BadUrl, ConnectError, WebError
 from archec.web.ftp import FtpTransport
-from archec.web.guard import Guard, Resolver, SystemResolver
+from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection, Stale
 from archec.web.headers import clean
 from archec.web.messages import Request, Response, located, origin_at
@@ -251,7 +251,7 @@ def transports(
 ) -> Transports:
     """Creates the real transports for a number of concurrent requests. ``received`` is called with the
     number of bytes received."""
-    resolver = resolver or SystemResolver(tuning.dns_threads)
+    resolver = resolver or Resolver(tuning.dns_threads)
     guard = Guard(resolver, config.allow_networks, Deny(config.deny))
     proxies = Proxies(config.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))

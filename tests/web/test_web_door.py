@@ -34,7 +34,7 @@ from archec.web.door import (
     content,
 )
 from archec.web.faults import BadUrl, Blocked, Denied, TimedOut
-from archec.web.guard import Guard, SystemResolver
+from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection
 from archec.web.messages import Request, Response, located, origin_at, same_origin, trusted
 from archec.web.outcome import Outcome
@@ -296,7 +296,7 @@ def test_a_request_that_is_given_up_leaves_no_connection(monkeypatch: pytest.Mon
     monkeypatch.setattr(H1Connection, "connection_made", remember)
 
     async def run(port: int) -> None:
-        connector = Connector(Guard(SystemResolver(1), ["127.0.0.0/8"]), Tls())
+        connector = Connector(Guard(Resolver(1), ["127.0.0.0/8"]), Tls())
         for number in range(600):
             with move_on_after(number % 60 / 50_000):
                 (await connector.connect("http", "127.0.0.1", port)).abort()

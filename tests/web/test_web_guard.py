@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from archec.config import Denial
 from archec.web.faults import Blocked
-from archec.web.guard import Guard, SystemResolver, allowed
+from archec.web.guard import Guard, Resolver, allowed
 from archec.web.policy import Deny, embedded, plain
 
 REFUSED = [
@@ -91,7 +91,7 @@ def test_nothing_in_ipv6_that_python_calls_private_is_allowed(ip: ipaddress.IPv6
 
 
 def test_an_operator_opens_networks() -> None:
-    guard = Guard(SystemResolver(1), ["10.1.0.0/16", "fd00::/8", "127.0.0.1"])
+    guard = Guard(Resolver(1), ["10.1.0.0/16", "fd00::/8", "127.0.0.1"])
     for address in ("10.1.2.3", "::ffff:10.1.2.3", "fd00::1", "127.0.0.1"):
         assert guard.refusal("host", address) is None
     for address in ("10.2.0.1", "127.0.0.2"):

@@ -19,7 +19,7 @@ from web_support import QUICK, fetch, fetch_one, settings
 from archec.ids import normalise_url
 from archec.web.connect import Connector
 from archec.web.faults import ConnectError
-from archec.web.guard import Guard, SystemResolver
+from archec.web.guard import Guard, Resolver
 from archec.web.outcome import Outcome
 from archec.web.policy import Proxies
 from archec.web.tls import Tls
@@ -101,10 +101,10 @@ def test_a_name_that_is_resolved_anew_gets_no_further(hostile: Hostile, tmp_path
 def test_a_process_does_not_wait_for_a_name_server() -> None:
     program = """
 import asyncio, socket, threading
-from archec.web.guard import SystemResolver
+from archec.web.guard import Resolver
 
 async def main():
-    known, resolver = socket.getaddrinfo, SystemResolver(2)
+    known, resolver = socket.getaddrinfo, Resolver(2)
     tasks = [asyncio.ensure_future(resolver.resolve("localhost", 80)) for _ in range(9)]
     assert all("127.0.0.1" in found or "::1" in found for found in await asyncio.gather(*tasks))
     asked = threading.Semaphore(0)
@@ -176,7 +176,7 @@ def test_a_host_with_many_ipv6_addresses_is_reached_without_ipv6(
 ) -> None:
     addresses = [*(f"fd00::{n}" for n in range(1, 7)), "127.0.0.2", "127.0.0.1"]
     found = [(0, 0, 0, "", (address, hostile.port)) for address in addresses]
-    resolver = SystemResolver(1)
+    resolver = Resolver(1)
     with monkeypatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         order = asyncio.run(resolver.resolve("many.example", hostile.port))
