@@ -24,8 +24,8 @@ from archec.access.record import ChunkReader, unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
 from archec.web.door import Response, Sender, WebError, trusted
-from archec.web.faults import ConnectError, NotConnected
 from archec.web.headers import whole
+from archec.web.outcome import ConnectError, NotConnected
 
 _log = logging.getLogger("archec.access.remote")
 _IN_MEMORY = 4 << 20

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from archec.web.faults import OURS, ConnectError, NotConnected, ProtocolError, ReadError, TimedOut, WebError, internal
 from archec.web.guard import Guard
 from archec.web.h1 import H1Connection
+from archec.web.outcome import OURS, ConnectError, NotConnected, ProtocolError, ReadError, TimedOut, WebError, internal
 from archec.web.policy import Proxy
 from archec.web.tls import Tls
 

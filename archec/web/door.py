@@ -22,9 +22,9 @@ from contextlib import closing
 from time import monotonic
 
 from archec.config import FetchConfig
-from archec.web.faults import ProtocolError, TooLarge, WebError
 from archec.web.headers import unpack
 from archec.web.messages import Located, Request, Response, located, same_origin, trusted
+from archec.web.outcome import ProtocolError, TooLarge, WebError
 from archec.web.policy import Profile, Tuning, limited
 from archec.web.transport import transports
 

@@ -23,11 +23,11 @@ from functools import partial
 from urllib.parse import unquote_to_bytes
 
 from archec.web.connect import MAX_ADDRESSES, within
-from archec.web.faults import OURS, BadUrl, ConnectError, Internal, ProtocolError, TimedOut, Truncated, internal
 from archec.web.guard import Guard
 from archec.web.h1 import AHEAD
 from archec.web.headers import clean
 from archec.web.messages import Request, Response
+from archec.web.outcome import OURS, BadUrl, ConnectError, Internal, ProtocolError, TimedOut, Truncated, internal
 
 _MAX_REPLIES = 256_000
 """Maximum size in bytes of all replies of a session."""

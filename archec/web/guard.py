@@ -21,8 +21,8 @@ from typing import Any, cast
 
 from archec.errors import BadName
 from archec.ids import normalise_url
-from archec.web.faults import OURS, BadUrl, Blocked, ConnectError, Denied, internal
 from archec.web.messages import Request
+from archec.web.outcome import OURS, BadUrl, Blocked, ConnectError, Denied, internal
 from archec.web.policy import MAPPED, NAT64, Address, Deny, embedded, parsed
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -18,7 +18,7 @@ from typing import cast
 
 import httptools
 
-from archec.web.faults import ProtocolError, ReadError, TimedOut, Truncated
+from archec.web.outcome import ProtocolError, ReadError, TimedOut, Truncated
 
 _GOODBYE = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
 """Sent by some servers before they close an idle connection."""

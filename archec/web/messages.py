@@ -14,9 +14,9 @@ from urllib.parse import quote, unquote
 from archec.config import FetchConfig
 from archec.errors import BadName
 from archec.ids import normalise_url, remove_dot_segments
-from archec.web.faults import BadUrl, ProtocolError, TimedOut, TooLarge
 from archec.web.h1 import Answer
 from archec.web.headers import whole
+from archec.web.outcome import BadUrl, ProtocolError, TimedOut, TooLarge
 from archec.web.policy import PORTS
 
 Pairs = Sequence[tuple[bytes, bytes]]

@@ -28,10 +28,9 @@ from protego import Protego
 from archec.errors import BadName
 from archec.ids import host_of
 from archec.web.client import Client, Flight
-from archec.web.faults import WebError
 from archec.web.headers import raw_headers, unpack, wait_asked
 from archec.web.location import location_of
-from archec.web.outcome import BUSY, Outcome, of_status
+from archec.web.outcome import BUSY, Outcome, WebError, of_status
 from archec.web.policy import Tuning
 
 _AGENT_LINE = re.compile(r"^([ \t]*user[- ]?agents?[ \t]*[: \t][ \t]*)([^#\r\n]*)", re.I | re.M)

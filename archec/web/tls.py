@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import certifi
 
-from archec.web.faults import Distrusted
+from archec.web.outcome import Distrusted
 
 T = TypeVar("T")
 

@@ -19,12 +19,12 @@ from typing import NamedTuple, Protocol
 
 from archec.config import FetchConfig
 from archec.web.connect import Connector
-from archec.web.faults import BadUrl, ConnectError, WebError
 from archec.web.ftp import FtpTransport
 from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection, Stale
 from archec.web.headers import clean
 from archec.web.messages import Request, Response, located, origin_at
+from archec.web.outcome import BadUrl, ConnectError, WebError
 from archec.web.policy import Deny, Proxies, Tuning, plain
 from archec.web.tls import ISSUER_SIZE, Tls
 
@@ -49,7 +49,7 @@ class Transport(Protocol):
         """Sends a request and returns the response head. The body is streamed. Redirects are not followed.
 
         Raises:
-            WebError: see :mod:`archec.web.faults`.
+            WebError: see :mod:`archec.web.outcome`.
         """
 
     async def aclose(self) -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from archec.config import Config, parse
 from archec.errors import ConfigError
-from archec.web.faults import Denied
 from archec.web.guard import Guard
-from archec.web.outcome import Outcome
+from archec.web.outcome import Denied, Outcome
 from archec.web.policy import Deny
 
 

@@ -33,11 +33,10 @@ from archec.web.door import (
     WebError,
     content,
 )
-from archec.web.faults import BadUrl, Blocked, Denied, TimedOut
 from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection
 from archec.web.messages import Request, Response, located, origin_at, same_origin, trusted
-from archec.web.outcome import Outcome
+from archec.web.outcome import BadUrl, Blocked, Denied, Outcome, TimedOut
 from archec.web.policy import limited
 from archec.web.tls import Tls
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archec.config import Denial
-from archec.web.faults import Blocked
 from archec.web.guard import Guard, Resolver, allowed
+from archec.web.outcome import Blocked
 from archec.web.policy import Deny, embedded, plain
 
 REFUSED = [

@@ -13,9 +13,8 @@ import pytest
 from web_support import fetch, fetch_one, settings
 
 from archec.errors import StorageFailed, StorageFull
-from archec.web.faults import BadUrl, ConnectError, ProtocolError, ReadError, TimedOut
 from archec.web.messages import Request, Response
-from archec.web.outcome import Outcome
+from archec.web.outcome import BadUrl, ConnectError, Outcome, ProtocolError, ReadError, TimedOut
 from archec.web.task import FetchTask
 from archec.web.transport import Transports
 

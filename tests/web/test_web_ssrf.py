@@ -18,9 +18,8 @@ from web_support import QUICK, fetch, fetch_one, settings
 
 from archec.ids import normalise_url
 from archec.web.connect import Connector
-from archec.web.faults import ConnectError
 from archec.web.guard import Guard, Resolver
-from archec.web.outcome import Outcome
+from archec.web.outcome import ConnectError, Outcome
 from archec.web.policy import Proxies
 from archec.web.tls import Tls
 from archec.web.transport import DirectTransport, Transports, transports
