@@ -276,11 +276,6 @@ class Catalogue(Closing):
         return (ingest for _, ingest in self._read("ingests", Ingest, ("", "")))
 
     @abstractmethod
-    def split(self, parts: int, least: int) -> list[str]:
-        """Returns at most ``parts - 1`` ids, in order, that divide the tobis into parts of about the same size, of
-        ``least`` tobis or more."""
-
-    @abstractmethod
     def documents(self, name: str, low: Key, high: Key | None = None, newest: int = 0) -> Iterator[Key]:
         """Yields the small documents of a collection with ``low`` < key < ``high``, in the order of keys, as rows of
         key and text. ``newest``: at most that many of them, the last one first."""

@@ -83,8 +83,6 @@ _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
 )
 _PAGE = 5000
 _OBI_PAGE = 500
-_SAMPLE = 300
-"""Sample size of tobis for :meth:`MongoCatalogue.split`."""
 _SET_PART = 8_000_000
 """Bytes of a keyed set in one document: a whole set may exceed MongoDB's 16 MB."""
 _MENTIONED: Document = {"h": {}, "state": None, "due": 0, "stamp": 0}
@@ -386,15 +384,6 @@ class MongoCatalogue(Catalogue):
             url = head["_id"]
             found[url] = FileState(held, head.get("type", ""), outcomes.get(url, ""), history.last or 0)
         return found
-
-    def split(self, parts: int, least: int) -> list[str]:
-        with translated(self._shown):
-            parts = min(parts, self._db.mi.estimated_document_count() // least)
-            if parts < 2:
-                return []
-            sample = self._db.mi.aggregate([{"$sample": {"size": _SAMPLE}}, {"$project": {"_id": 1}}])
-            ids = sorted(document["_id"] for document in sample)
-        return sorted({ids[len(ids) * i // parts] for i in range(1, parts)}) if ids else []
 
     # -- the server -------------------------------------------------------------------------------
 

@@ -386,12 +386,6 @@ class SQLiteCatalogue(Database, Catalogue):
             for obi, last, state, kind, outcome in self._having(sql, filter(is_text, urls))
         }
 
-    def split(self, parts: int, least: int) -> list[str]:
-        ((count,),) = self.fetch("SELECT count(*) FROM mi")
-        parts = min(parts, count // least) if not self.excludes_others else 1
-        sql = "SELECT id FROM mi ORDER BY id LIMIT 1 OFFSET ?"
-        return sorted({self.fetch(sql, (count * i // parts,))[0][0] for i in range(1, parts)})
-
     def _having(self, sql: str, values: Iterable[Any], *first: object) -> Iterator[Row]:
         """Yields all rows of a statement that ends in ``IN`` for these values, in no particular order. ``first``: the
         parameters before them."""

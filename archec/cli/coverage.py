@@ -15,7 +15,7 @@ from archec.archive.opening import Archive
 from archec.cli.common import opened, report_options, warn_if_unknown
 from archec.export.units import selection
 from archec.progress import SILENT
-from archec.report.coverage import COLUMNS, CoverageRow, coverage_of_all, coverage_of_filesets
+from archec.report.coverage import COLUMNS, CoverageRow, coverage_of_filesets
 from archec.report.coverage import coverage as coverage_of
 from archec.terminal.output import LineWriter, note, shown, terminal_width
 from archec.terminal.progress import meter_for
@@ -48,11 +48,8 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
         watched = sys.stderr.isatty() and not sys.stdout.isatty()
         with meter_for() if watched else nullcontext(SILENT) as meter:
             meter.phase("works", None)
-            config, catalogue = opened_archive.config, opened_archive.catalogue
-            if wanted.archive:
-                rows = coverage_of(catalogue, archive=wanted.archive, series=wanted.series, meter=meter)
-            else:
-                rows = coverage_of_all(catalogue, config.database, config.base, meter=meter)
+            catalogue = opened_archive.catalogue
+            rows = coverage_of(catalogue, archive=wanted.archive, series=wanted.series, meter=meter)
             _show(rows, None if wanted.archive else opened_archive, as_json=as_json)
 
 

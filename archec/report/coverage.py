@@ -2,33 +2,25 @@
 
 A *work* is a held template of a paper, article, book, chapter or piece of software. Its files are those that its
 newest version mentions. A file that two works mention counts for both. Everything is read in one scan by id, so that
-the first rows appear immediately and memory does not grow; a large catalogue is divided among processes.
+the first rows appear immediately and memory does not grow.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from itertools import pairwise
-from pathlib import Path
 
 from archec.archive.revision import evidence_of
 from archec.catalogue.documents import FileState, TobiFiles
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.open import open_catalogue
 from archec.ids import archive_of, item_of, series_of
 from archec.paging import batched
 from archec.progress import SILENT, Meter
 from archec.redif.schema import kind_of
-from archec.workers.pool import Pool
 
 _TOGETHER = 500
 """Number of works whose files are looked up in one query."""
-_PARTS = 24
-_LEAST = 20_000
-"""Minimum number of tobis per process: starting one takes a third of a second, enough to process as many."""
 
 _FAILED = frozenset(
     ("unreachable", "timeout", "server-error", "truncated", "redirect-loop", "too-many-redirects", "internal")
@@ -84,19 +76,13 @@ _NEVER = FileState()
 
 
 def coverage(
-    catalogue: Catalogue,
-    *,
-    archive: str = "",
-    series: str = "",
-    after: str = "",
-    before: str = "",
-    meter: Meter = SILENT,
+    catalogue: Catalogue, *, archive: str = "", series: str = "", meter: Meter = SILENT
 ) -> Iterator[CoverageRow]:
     """The counts of each series that has works, by archive and series code.
 
-    ``archive`` and ``series`` (a code within ``archive``) select a part. ``after`` and ``before`` limit it to the ids
-    between them, and must be between archives. ``meter`` receives the number of works read.
+    ``archive`` and ``series`` (a code within ``archive``) select a part. ``meter`` receives the number of works read.
     """
+    after = before = ""
     if archive:
         after, before = f"RePEc:{archive}:", f"RePEc:{archive};"
         if series:
@@ -127,69 +113,6 @@ def coverage(
     yield from (last for last in (row, loose) if last is not None)
     if without.works:
         yield without
-
-
-def coverage_of_all(
-    catalogue: Catalogue,
-    url: str,
-    base: Path,
-    *,
-    workers: int | None = None,
-    least: int = _LEAST,
-    meter: Meter = SILENT,
-) -> Iterator[CoverageRow]:
-    """Like :func:`coverage` over everything, with several processes, in order.
-
-    The catalogue is divided between archives. This process reads the first part, so that rows appear from the start,
-    and ``workers`` others (by default one per core available to this process) read the rest. ``url`` and ``base`` are
-    for opening the catalogue again with :func:`archec.catalogue.open.open_catalogue`.
-    """
-    workers = len(os.sched_getaffinity(0)) if workers is None else workers
-    near = catalogue.split(_PARTS, least) if workers > 1 else []
-    # ';' sorts after all ids of an archive, and before those of the next.
-    cuts = sorted({f"RePEc:{archive_of(obi)};" for obi in near if archive_of(obi)})
-    if not cuts:
-        yield from coverage(catalogue, meter=meter)
-        return
-    (_, until), *others = pairwise(["", *cuts, ""])
-    pool: Pool[tuple[str, str], list[CoverageRow]] = Pool(
-        "archec.report.coverage:reading", [url, base], list[CoverageRow], workers=workers, ordered=True, prefetch=0
-    )
-    without = CoverageRow("", "")
-    with pool:
-        for part in others:
-            pool.submit(part)
-        for row in _joined(coverage(catalogue, before=until, meter=meter), pool, meter):
-            if row.archive:
-                yield row
-            else:
-                without.add(row)
-    if without.works:
-        yield without
-
-
-def _joined(
-    first: Iterator[CoverageRow], pool: Pool[tuple[str, str], list[CoverageRow]], meter: Meter
-) -> Iterator[CoverageRow]:
-    works = 0
-    for row in first:
-        works += row.works
-        yield row
-    for done in pool.results(at_most=0):
-        rows = done.result("possibly out of memory; try again with fewer other programs running")
-        works += sum(row.works for row in rows)
-        meter.at(works)
-        yield from rows
-
-
-def reading(url: str, base: Path) -> Callable[[tuple[str, str]], list[CoverageRow]]:
-    """Returns the function with which a worker computes the rows of a part, the range between two ids."""
-
-    def read(part: tuple[str, str]) -> list[CoverageRow]:
-        with open_catalogue(url, base=base, read_only=True) as catalogue:
-            return list(coverage(catalogue, after=part[0], before=part[1]))
-
-    return read
 
 
 def coverage_of_filesets(catalogue: Catalogue) -> CoverageRow:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -491,18 +490,6 @@ def test_files_of_tobis_and_their_states(catalogue: Catalogue) -> None:
         "g": FileState(False, "application/pdf", "", 2),
         "m": FileState(),
     }
-
-
-def test_ids_are_parted_evenly(catalogue: Catalogue) -> None:
-    assert catalogue.split(4, 1) == []
-    catalogue.write(lot(1, *[tobi(f"{i:04d}") for i in range(3000)]))
-    assert catalogue.split(1, 1) == catalogue.split(9, 2000) == []
-    assert len(catalogue.split(9, 1400)) == 1
-    cuts = catalogue.split(3, 10)
-    assert cuts == sorted(cuts)
-    edges = ["", *cuts, ""]
-    sizes = [sum(1 for _ in catalogue.tobi_files(a, b)) for a, b in pairwise(edges)]
-    assert all(600 < size < 1400 for size in sizes), sizes
 
 
 @pytest.mark.slow

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from report_data import PAPER, Place, file, lot, work
+from report_data import PAPER, file, lot, work
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
-from archec.report.coverage import CoverageRow, coverage, coverage_of_all
+from archec.report.coverage import CoverageRow, coverage
 
 
 def test_every_file_counts_once_for_each_work(catalogue: Catalogue) -> None:
@@ -107,14 +105,13 @@ def by_hand(tobis: list[Obi], fobis: list[Obi]) -> dict[tuple[str, str], tuple[i
     return counted
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_by_several_processes(place: Place, workers: int) -> None:
-    tobis, fobis = random_world(workers)
+@pytest.mark.parametrize("seed", [1, 3])
+def test_against_a_count_by_hand(catalogue: Catalogue, seed: int) -> None:
+    tobis, fobis = random_world(seed)
     odd = [work(obi, {1: []}) for obi in ("a:b:c:d", "x", "RePEc:c:x", "RePEc:h", "RePEc:h:t:1-1")]
-    place.catalogue.write(lot(1, obis=[*tobis, *odd, *fobis]))
-    rows = list(coverage_of_all(place.catalogue, place.url, place.base, workers=workers, least=100))
+    catalogue.write(lot(1, obis=[*tobis, *odd, *fobis]))
+    rows = list(coverage(catalogue))
     assert [(row.archive, row.works) for row in rows if not row.series] == [("c", 1), ("h", 1), ("", 2)]
-    assert rows == list(coverage(place.catalogue))
     rows = [row for row in rows if row.series]
     expected = by_hand([*tobis, odd[-1]], fobis)
     assert {(r.archive, r.series): (r.works, r.with_file, r.held, r.pdfs) for r in rows} == expected
@@ -124,14 +121,5 @@ def test_by_several_processes(place: Place, workers: int) -> None:
     assert sum(row.works for row in rows) == sum(works for works, *_ in expected.values())
 
 
-def test_a_reader_that_stops_early(place: Place) -> None:
-    tobis, fobis = random_world(9)
-    place.catalogue.write(lot(1, obis=[*tobis, *fobis]))
-    rows = coverage_of_all(place.catalogue, place.url, place.base, workers=2, least=100)
-    assert next(rows).archive == "a"
-    assert isinstance(rows, Iterator)
-    rows.close()  # type: ignore[attr-defined]
-
-
-def test_nothing(catalogue: Catalogue, tmp_path: Path) -> None:
-    assert list(coverage(catalogue)) == list(coverage_of_all(catalogue, "", tmp_path)) == []
+def test_nothing(catalogue: Catalogue) -> None:
+    assert list(coverage(catalogue)) == []
