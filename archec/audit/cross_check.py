@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from archec.audit.disk import MOST
-from archec.audit.expected import Entry, change_of, entry_at, histories, key_of, objection, target_of
+from archec.audit.expected import Entry, change_of, histories, key_of, objection, target_of
 from archec.audit.findings import Finding, Reporter, about
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
@@ -282,7 +282,7 @@ def _read_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
 def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: str) -> Finding:
     history = histories(catalogue, [entry.id]).get(entry.id)
     if state is None:
-        there = entry_at(history, entry.tist)
+        there = history.entry_at(entry.tist) if history is not None else None
         says = "does not know of it" if there is None else f"says {there[1] or 'lost'} from {there[0]} on"
         message = f"the journals say that it was lost then; the catalogue {says}"
         return about("catalogue-disagrees", entry, path, message)

@@ -8,17 +8,15 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection
-from itertools import islice
 from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
 from archec.archive.claims import Evidence, judged
-from archec.catalogue.documents import ObiState, history_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind
 from archec.catalogue.records import ObiChange, decode
-from archec.errors import CatalogueError, CorruptJournal
+from archec.errors import CorruptJournal
 from archec.history import History
 from archec.ids import is_fileset, is_url
 from archec.tist import MAX_TIST
@@ -26,11 +24,6 @@ from archec.tist import MAX_TIST
 _SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","size":([0-9]{1,18})')
 _HELD = re.compile(rb'"(?:put|kept)":\{[^}]*":"')
 _OBI = b'{"type":"obi"'
-_TOBI = "RePEc:"
-_FEW = 50
-"""Number of ids below which each is looked up: a scan passes over many rows."""
-_SCAN_SLACK = 2000
-"""Number of rows, in addition to four times the wanted ones, after which a scan stops."""
 
 
 class Entry(NamedTuple):
@@ -112,47 +105,13 @@ def key_of(path: str) -> bytes:
 
 # -- the catalogue's side ---------------------------------------------------------------------------
 
-Known = History | ObiState
-"""A history, or the row of a scan that holds one."""
-
-
-def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
+def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, History]:
     """The histories of those of ``ids`` that are in the catalogue."""
-    found = _scanned(catalogue, [obi for obi in ids if obi.startswith(_TOBI)])
-    rest: defaultdict[Kind, list[str]] = defaultdict(list)
+    by_kind: defaultdict[Kind, list[str]] = defaultdict(list)
     for obi in ids:
-        if obi not in found:
-            rest["fobi" if is_url(obi) else "fileset" if is_fileset(obi) else "tobi"].append(obi)
-    for kind, wanted in rest.items():
-        found.update((obi.id, obi.history) for obi in catalogue.obis(kind, wanted).values() if obi.history)
-    return found
-
-
-def _scanned(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
-    """Most of ``ids``, if they are dense among all ids: a scan costs a tenth of individual lookups."""
-    if len(ids) < _FEW:
-        return {}
-    wanted, least, most = set(ids), min(ids), max(ids)
-    found: dict[str, Known] = {}
-    for state in islice(catalogue.scan(least), 4 * len(ids) + _SCAN_SLACK):
-        if state.id in wanted:
-            found[state.id] = state
-        if state.id >= most:
-            break
-    return found
-
-
-def entry_at(known: Known | None, when: int) -> tuple[int, str | None] | None:
-    """The entry that applies as of ``when``: (tist, state), None before the obi was found."""
-    if isinstance(known, ObiState):
-        if known.h is None:
-            return (known.last, known.state) if known.last <= when else None
-        obi, text = known.id, known.h
-        try:
-            known = history_of(text)
-        except CatalogueError as error:
-            raise CatalogueError(f"the history of {obi} in the catalogue is invalid: {error}") from error
-    return known.entry_at(when) if known is not None else None
+        by_kind["fobi" if is_url(obi) else "fileset" if is_fileset(obi) else "tobi"].append(obi)
+    found = (obi for kind, wanted in by_kind.items() for obi in catalogue.obis(kind, wanted).values())
+    return {obi.id: obi.history for obi in found if obi.history}
 
 
 class Objection(NamedTuple):
@@ -164,13 +123,13 @@ class Objection(NamedTuple):
     sha256: str = ""
 
 
-def objection(entry: Entry, known: Known | None) -> Objection | None:
+def objection(entry: Entry, history: History | None) -> Objection | None:
     """How the catalogue contradicts an entry of the journals; None if it does not.
 
     An entry that only repeats the previous one is dropped from a history (its bytes stay), so the state as of its tist
     counts.
     """
-    there = entry_at(known, entry.tist)
+    there = history.entry_at(entry.tist) if history is not None else None
     if there is None:
         return Objection("catalogue-lacks", "the catalogue does not know it")
     tist, state = there

@@ -25,7 +25,6 @@ from archec.audit.expected import (
     Objection,
     change_of,
     entries_of,
-    entry_at,
     histories,
     is_claimed,
     key_of,
@@ -250,12 +249,13 @@ class Inspector(Closing):
         if self._catalogue is None:
             return None
         try:
-            return entry_at(histories(self._catalogue, [obi]).get(obi), when)
+            history = histories(self._catalogue, [obi]).get(obi)
         except CatalogueGone:
             raise
         except CatalogueError as error:
             self.unreadable = error.message
             return None
+        return history.entry_at(when) if history is not None else None
 
     def _elsewhere(self, entry: Entry, path: str) -> Iterable[Finding]:
         """Handles a missing name, which is allowed if the URL redirected to one that only differs by a final slash."""
