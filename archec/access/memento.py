@@ -165,12 +165,31 @@ async def timemap(lookup: Lookup, at: Addresses, form: str, page: int) -> Respon
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The rows of a page, its number (from 1; 0 if it is the only page), and the first and last timestamp of every
-    page."""
+    """The rows of a page, its number (from 1; 0 if it is the only page), the first and last timestamp of every page,
+    and the first and last row of all."""
 
     rows: list[Row]
     number: int
     spans: list[tuple[str, str]]
+    ends: tuple[Row, ...]
+
+    @property
+    def rels(self) -> list[str]:
+        """What each row is: ``memento``, or also the ``first`` or ``last`` of all."""
+        found = ["memento"] * len(self.rows)
+        if self.number in (0, len(self.spans)):
+            found[-1] = "last memento"
+        if self.number in (0, 1):
+            found[0] = f"first {found[0]}"
+        return found
+
+    def pages(self, at: Addresses, form: str) -> dict[str, object]:
+        """The addresses and times of all pages, if there are several."""
+        found = [
+            {"uri": at.timemap(form, number), "from": begin, "until": end}
+            for number, (begin, end) in enumerate(self.spans, 1)
+        ]
+        return {"pages": found} if self.number else {}
 
 
 def _mementos(rows: Iterator[Row]) -> Iterator[Row]:
@@ -185,6 +204,7 @@ def _mementos(rows: Iterator[Row]) -> Iterator[Row]:
 def _page_of(rows: Iterator[Row], number: int) -> _Page:
     kept: list[Row] = []
     spans: list[tuple[str, str]] = []
+    ends: tuple[Row, ...] = ()
     wanted = max(number, 1)
     for count, row in enumerate(rows):
         page = count // _PAGE + 1
@@ -193,7 +213,8 @@ def _page_of(rows: Iterator[Row], number: int) -> _Page:
         spans[-1] = (spans[-1][0], row.timestamp)
         if page == wanted:
             kept.append(row)
-    return _Page(kept, wanted if len(spans) > 1 else 0, spans)
+        ends = (ends[0] if ends else row), row
+    return _Page(kept, wanted if len(spans) > 1 else 0, spans, ends)
 
 
 def _as_link(at: Addresses, page: _Page) -> str:
@@ -205,34 +226,25 @@ def _as_link(at: Addresses, page: _Page) -> str:
         if page.number and number != page.number:
             span = f'from="{http_date(begin)}"; until="{http_date(end)}"'
             lines.append(f'<{at.timemap("link", number)}>; rel="timemap"; type="{LINK_FORMAT}"; {span}')
-    rels = ["memento"] * len(page.rows)
-    if page.number in (0, len(page.spans)):
-        rels[-1] = "last memento"
-    if page.number in (0, 1):
-        rels[0] = f"first {rels[0]}"
-    for rel, row in zip(rels, page.rows, strict=True):
+    for rel, row in zip(page.rels, page.rows, strict=True):
         when = http_date(row.timestamp)
         lines.append(f'<{at.memento(row)}>; rel="{rel}"; datetime="{when}"; collection="{row.origin.coll}"')
     return ",\n".join(lines) + "\n"
 
 
 def _as_json(at: Addresses, page: _Page, lost: Loss | None) -> str:
-    mementos = [
+    first, *mementos, last = [
         {"datetime": iso_date(row.timestamp), "uri": at.memento(row), "collection": row.origin.coll}
-        for row in page.rows
+        for row in (page.ends[0], *page.rows, page.ends[-1])
     ]
     value: dict[str, object] = {
         "original_uri": page.rows[0].url or at.url,
         "self": at.timemap("json", page.number),
         "timegate_uri": at.timegate,
         "timemap_uri": {"link_format": at.timemap("link"), "json_format": at.timemap("json")},
-        "mementos": {"first": mementos[0], "last": mementos[-1], "list": mementos},
+        "mementos": {"first": first, "last": last, "list": mementos},
+        **page.pages(at, "json"),
     }
-    if page.number:
-        value["pages"] = [
-            {"uri": at.timemap("json", number), "from": begin, "until": end}
-            for number, (begin, end) in enumerate(page.spans, 1)
-        ]
     if lost is not None:
         value["archec.lost"] = lost
     return json.dumps(value) + "\n"
@@ -244,9 +256,10 @@ def _as_cdxj(at: Addresses, page: _Page) -> str:
         f"!id {json.dumps({'uri': at.timemap('cdxj', page.number)})}",
         '!keys ["memento_datetime_YYYYMMDDhhmmss"]',
         f"!meta {json.dumps({'original_uri': page.rows[0].url or at.url, 'timegate_uri': at.timegate})}",
+        *(f"!meta {json.dumps({name: value})}" for name, value in page.pages(at, "cdxj").items()),
     ]
-    for row in page.rows:
-        value = {"uri": at.memento(row), "rel": "memento", "datetime": http_date(row.timestamp)}
+    for rel, row in zip(page.rels, page.rows, strict=True):
+        value = {"uri": at.memento(row), "rel": rel, "datetime": http_date(row.timestamp)}
         lines.append(f"{row.timestamp} {json.dumps(value)}")
     return "\n".join(lines) + "\n"
 

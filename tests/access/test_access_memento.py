@@ -404,6 +404,16 @@ def test_pages_of_a_timemap(base: str, get: httpx.Client, monkeypatch: pytest.Mo
     assert re.findall('datetime="([^"]*)"', first.text + second.text) == list(DATES)
     assert f'<{base}/a/timemap/link/2/{U}>; rel="timemap"' in first.text
     assert f'<{base}/a/timemap/link/1/{U}>; rel="timemap"' in second.text
+    for form in ("json", "cdxj"):
+        text = get.get(f"/a/timemap/{form}/2/{U}").text
+        value = json.loads(re.findall('{"pages.*|^{.*', text)[0])
+        assert [one["uri"] for one in value["pages"]] == [f"{base}/a/timemap/{form}/{number}/{U}" for number in (1, 2)]
+    rels_of = [re.findall('"rel": "(.*?)"', get.get(f"/a/timemap/cdxj/{number}/{U}").text) for number in (1, 2)]
+    assert rels_of == [["first memento", "memento"], ["last memento"]]
+    value = get.get(f"/a/timemap/json/2/{U}").json()["mementos"]
+    times = ["2014-01-01T00:00:00Z", "2016-01-01T00:00:00Z"]
+    assert [value["first"]["datetime"], value["last"]["datetime"]] == times
+    assert [one["datetime"] for one in value["list"]] == times[1:]
 
 
 def test_web_and_available_are_those_of_the_default_collection(base: str, get: httpx.Client) -> None:
