@@ -49,8 +49,9 @@ class Loaded(NamedTuple):
 
 
 async def load(lookup: Lookup, query: Query, asked: Asked = _GET, *, spelled: str = "") -> Loaded:
-    """Returns the first record that can be loaded; of captures at one time, that of the URL ``spelled`` before others
-    with its key. Raises Refused: 451 or 403 if the viewer may not have it, 404 if there is none."""
+    """Returns the first record that can be loaded. With ``spelled``, a memento is wanted: of captures at one time, that
+    of this URL comes before others with its key, and no other time stands in for one that the viewer may not have.
+    Raises Refused: 451 or 403 if the viewer may not have it, 404 if there is none."""
     refused: Refused | None = None
     may_load = lookup.viewer.may_load(query.range)
     for step in lookup.collection.steps:
@@ -64,8 +65,8 @@ async def load(lookup: Lookup, query: Query, asked: Asked = _GET, *, spelled: st
                 if refusal.http_status not in (403, 451):
                     raise
                 refused, record = refused or refusal, None
-                if not may_load:
-                    raise refused from None  # as for every other row
+                if not may_load or (spelled and row.timestamp == query.closest):
+                    raise refused from None  # if not may_load, as for every other row
             if record is None:
                 await asyncio.sleep(0)  # others have their turn: the next of many rows may be there at once
                 continue

@@ -35,6 +35,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from warc_files import Crawl
 
 from archec.access.audit_log import AuditLog
 from archec.access.errors import Refused
@@ -702,6 +703,21 @@ def test_without_a_media_type_or_all_works_the_strictest_counts() -> None:
     rules = Rules((RuleConfig(rights="closed", archive="zzz"), RuleConfig(rights="open")))
     levels = [rules.decide(FILE._replace(has_more=more), "", 0).level for more in (False, True)]
     assert levels == [Level.CONTENT, Level.NOTHING]
+
+
+@pytest.mark.parametrize(("rights", "status"), [("withdrawn", 451), ("metadata", 403)])
+def test_no_other_memento_stands_in_for_one_that_is_refused(tmp_path: Path, rights: str, status: int) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    for stamp, mime in (("20140101000000", "text/html"), ("20150101000000", "application/pdf")):
+        crawl.response("http://x.org/", stamp, mime.encode(), headers={"Content-Type": mime})
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    rules = f"access: {{open: content, rules: [{{mime: application/pdf, rights: {rights}}}]}}"
+    config = configured(tmp_path, f"collections: {{a: {{index: a.cdxj, resource: ./w}}}}\n{rules}")
+    with serving(config) as url, client(url, "") as get:
+        for path in ("/a/20150101000000id_/http://x.org/", "/a/id_/http://x.org/"):
+            assert get.get(path).status_code == status, path
+        assert get.get("/a/20140101000000id_/http://x.org/").text == "text/html"
+        assert b"text/html" in get.get("/a/resource?url=x.org&closest=now").content
 
 
 def test_each_row_of_a_url_is_judged_by_its_own_media_type() -> None:
