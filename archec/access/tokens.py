@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from archec.access.index_files import Stamp, stamp_of
+from archec.catalogue.open import sqlite_path
 from archec.config import Config
 from archec.errors import ConfigError, UsageError, unreadable
 from archec.files import read_file
@@ -93,12 +94,16 @@ class TokenFile:
 
 
 def token_path(config: Config) -> Path:
-    """The path of the token file. Raises ConfigError if it is inside the archive, of which copies are handed out."""
+    """The path of the token file. Raises ConfigError if it is inside the archive, of which copies are handed out, or
+    that of the catalogue."""
     path = config.path(config.access.tokens)
     if not config.access.tokens:
         raise ConfigError(f"{config.place('access.tokens')}: is empty", hint="set it to the path of the token file")
-    if config.store_path in path.parents or config.path("data/catalogue.sqlite") == path:
+    real, store = path.resolve(), config.store_path.resolve()
+    if store in (real, *real.parents):
         raise ConfigError(f"{config.place('access.tokens')}: {path} is in the archive", hint="use a place outside it")
+    if config.database.startswith("sqlite:") and real == sqlite_path(config.database, config.base).resolve():
+        raise ConfigError(f"{config.place('access.tokens')}: {path} is the catalogue", hint="use another file")
     return path
 
 

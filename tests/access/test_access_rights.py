@@ -199,9 +199,14 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> Non
     config.path(config.access.tokens).chmod(0o644)
     with pytest.raises(ConfigError, match="readable by others"), serving(config):
         pass
-    inside = configured(tmp_path, f"{COLLECTIONS}access: {{tokens: archive/tokens}}")
-    with pytest.raises(ConfigError, match="is in the archive"), serving(inside):
-        pass
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "link").symlink_to("archive")
+    text = f"{COLLECTIONS}database: sqlite:///own.sqlite\n"
+    for place, told in (("archive/tokens", "is in the archive"), ("link/tokens", "is in the archive"),
+                        ("archive", "is in the archive"), ("own.sqlite", "is the catalogue")):  # fmt: skip
+        wrong = configured(tmp_path, f"{text}access: {{tokens: {place}}}")
+        with pytest.raises(ConfigError, match=told), serving(wrong):
+            pass
 
 
 def test_tokens_that_cannot_be_read_are_a_fault_until_they_can(tmp_path: Path) -> None:
