@@ -119,6 +119,15 @@ class Lookup:
         rows = await self.rows_of(last, query)
         return of_step(rows) if of_step is not None else rows
 
+    async def in_step_of(self, query: Query) -> Lookup:
+        """The same in only the first step that has any rows for a query."""
+        *others, step = self.collection.steps
+        for other in others:
+            if await first_of(await self.rows_of(other, query), query) is not None:
+                step = other
+                break
+        return Lookup(Collection(self.collection.name, (step,)), self.viewer, self.errors)
+
     async def first(self, query: Query) -> Row | None:
         return next(await self.rows(replace(query, limit=1)), None)
 

@@ -74,9 +74,9 @@ class View(NamedTuple):
 async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     """Returns the memento nearest to a time (the newest without one) with its neighbours, or None if there are no
     mementos."""
-    steps = lookup.collection.steps
-    if len(steps) > 1 or steps[0].remote:  # one query: all are of one step, and other servers are queried once
+    if any(step.remote for step in lookup.collection.steps):  # one query, so that other servers are queried once
         return await to_thread.run_sync(_around, await lookup.rows(all_of(url)), url, stamp)
+    lookup = await lookup.in_step_of(all_of(url))
     chosen = await nearest(lookup, url, stamp)
     if chosen is None:
         return None
