@@ -16,6 +16,7 @@ from archec.access.stamps import checked, last_moment, now_stamp, upper
 from archec.errors import ArchecError, BadName, UsageError
 from archec.ids import is_url, normalise, normalise_url, typed
 from archec.urlkey import handle_in, target_uri, urlkey
+from archec.web.location import location_of
 
 MatchType = Literal["exact", "prefix", "host", "domain"]
 Order = Literal["ascending", "reverse", "closest"]
@@ -34,6 +35,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ANY_SCHEME = re.compile(r"^\s*[A-Za-z][A-Za-z0-9+.-]*://(?=[^/])")
 _ESCAPED_SCHEME = re.compile(r"(?:https?|ftp|urn|RePEc)%3A", re.I)
 _ONE_SLASH = re.compile(r"^((?:https?|ftp):)/(?!/)", re.I)
+_FOR_BROWSERS = re.compile(r"[\t\n\r\\]|^[\x00-\x20]|[\x00-\x20]$|^//(/|$)|^(https?|ftp):(?!//[^/])", re.I)
 _HOST_PORT = re.compile(r"[^/?#]*:[0-9]+([/?#]|$)")
 _OTHER_SCHEMES = ("urn:", "dns:", "mailto:", "whois:", "warcinfo:", "filedesc:", "urn-")
 
@@ -346,10 +348,13 @@ def whole_url(text: str) -> str:
 
 
 def joined(base: str, reference: str) -> str:
-    """Resolves a reference (a ``Location``, a link) against a base URL. "" if it is invalid."""
+    """Resolves a reference (a ``Location``, a link) against a base URL. Where browsers differ from RFC 3986, it is
+    resolved as the archive does when it follows redirects. "" if it is invalid."""
     try:
+        if _FOR_BROWSERS.search(reference):
+            return location_of(normalise_url(base), reference.encode("utf-8", "surrogateescape").decode("latin-1"))
         return urljoin(base, reference)
-    except ValueError:
+    except (ValueError, ArchecError):
         return ""
 
 

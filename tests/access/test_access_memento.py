@@ -14,6 +14,7 @@ from warc_files import Crawl
 
 from archec.access.exchange import Exchange
 from archec.access.memento import Addresses
+from archec.access.query import joined
 from archec.access.record import Record
 from archec.access.replay import answer_replay
 from archec.access.resource import Loaded
@@ -296,6 +297,19 @@ def test_a_redirect_to_a_url_of_the_same_key_is_one_to_itself(get: httpx.Client)
     answer = get.get("/a/resource?url=http://a.org/Case")
     assert answer.content.endswith(b"the page\r\n\r\n")
     assert json.loads(answer.headers["reserrors"]) == {"a": "Self Redirect http://a.org/Case -> /case"}
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [
+        ("x/y?z#f", "http://a.org/x/y?z#f"), ("//b.org/~x", "http://b.org/~x"), ("https://b.org:80/", "https://b.org:80/"),
+        ("\\\\b.org\\x", "http://b.org/x"), ("///b.org/x", "http://b.org/x"), ("https:b.org/x", "https://b.org/x"),
+        ("http:x", "http://a.org/x"), ("/\\b.org", "http://b.org/"), ("/x\t/y", "http://a.org/x/y"), ("//", ""),
+        ("http://[", ""), ("mailto:x", "mailto:x"),
+    ],
+)  # fmt: skip
+def test_a_redirect_leads_where_browsers_go(given: str, target: str) -> None:
+    assert joined("http://a.org/p?q", given) == target
 
 
 def test_a_part_that_was_captured_is_a_part(get: httpx.Client) -> None:
