@@ -174,7 +174,7 @@ class AccessCapability(BaseRoute, Capability):
         """The response with the headers that every response has."""
         made = response.raw_headers
         made.append((b"x-content-type-options", b"nosniff"))
-        if "authorization" in exchange.headers:
+        if "authorization" in exchange.headers or self._gate.rules.depend_on_address:
             made.append((b"cache-control", b"private"))
         origin = exchange.headers.get("origin", "")
         allowed = self._config.access.cors

@@ -126,6 +126,11 @@ class Rules:
         return any(rule.archive or rule.series or rule.handle or rule.until.endswith("y") for rule in self.rules)
 
     @property
+    def depend_on_address(self) -> bool:
+        """Whether clients at different addresses may see different things."""
+        return any(rule.networks for rule in self.rules)
+
+    @property
     def are_trivial(self) -> bool:
         """Whether all rows are treated the same."""
         return not self.rules

@@ -250,6 +250,13 @@ def test_open_metadata_and_rules_for_anybody(tmp_path: Path) -> None:
         assert get.get("/a/index?url=none.org").status_code == 200
 
 
+@pytest.mark.parametrize(("condition", "kept"), [("networks: [127.0.0.0/8]", "private"), ("host: x.org", "")])
+def test_no_shared_cache_keeps_what_depends_on_the_address(tmp_path: Path, condition: str, kept: str) -> None:
+    with serving(world(tmp_path, f"access: {{rules: [{{{condition}, rights: open}}]}}")) as url:
+        answer = httpx.get(f"{url}/a/index?url=x.org")
+        assert (answer.status_code, answer.headers.get("cache-control", "")) == (200, kept)
+
+
 def test_where_nothing_can_be_visible_nothing_is_asked(tmp_path: Path) -> None:
     """Whoever may see nothing of a URL does not learn from the time either what there is, nor which collections."""
     with archives() as remote:
