@@ -60,15 +60,13 @@ class Api:
         first, _, rest = exchange.path[1:].partition("/")
         shown = unquote(first)
         mode = f"/{shown}" if shown in _OF_DEFAULT else rest.rstrip("/")
-        name = shown
-        if shown in _OF_DEFAULT:
-            asked = exchange.take.one("collection") if shown == "cdx" else ""
-            name = asked or self._default
+        asked = exchange.take.one("collection") if shown == "cdx" else ""
+        name = asked or (self._default if shown in _OF_DEFAULT else shown)
         collection = self._collections.get(name)
         if collection is None and viewer.sees_nothing_by_default:
             collection = Collection(name, _NO_STEPS)  # refused like one in which nothing is found, in the same time
         elif collection is None or not viewer.opens(name):
-            raise viewer.refusal(404, f"Collection not found: {name}")
+            raise viewer.refusal(404, f"Collection not found: {asked or shown}")
         else:
             exchange.note["collection"] = name
         lookup = Lookup(collection, viewer)

@@ -98,6 +98,8 @@ def test_what_is_outside_a_token_s_collections_is_unknown(tmp_path: Path) -> Non
         hidden, unknown = get.get("/a/index?url=x.org"), get.get("/c/index?url=x.org")
         assert hidden.status_code == unknown.status_code == 404
         assert hidden.text.replace(": a", "") == unknown.text.replace(": c", "")
+        for path in ("/web/http://x.org/", "/wayback/available?url=x.org", "/cdx/search/cdx?url=x.org"):
+            assert get.get(path).json()["message"] == f"Collection not found: {path.split('/')[1]}"
 
 
 def test_revoked_and_expired_tokens_are_refused_at_once(tmp_path: Path) -> None:
