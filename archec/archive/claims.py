@@ -359,13 +359,14 @@ def explain(obi: Obi, evidence: Evidence) -> Iterator[Explanation]:
 def last_seen(obi: Obi, evidence: Evidence, loss: int | None = None) -> int | None:
     """The tist at which the newest held state (with ``loss``, the last one before the loss at that tist) was last
     confirmed: for a tobi that of the newest data set that contains it, for a fobi that of the last visit that received
-    or confirmed its contents, otherwise when it was noted. None if it was never held."""
+    or confirmed its contents, otherwise when it was noted (for a fileset, what the note of a loss says). None if it was
+    never held."""
     now = obi.history.lost
     lost = now if loss is None else loss
     noted = max((tist for tist in obi.history.noted if lost is None or tist < lost), default=None)
     if noted is None:
         return None
-    if obi.kind == "fobi":
+    if obi.kind != "tobi":
         if obi.visit is not None and lost == now:
             return max(noted, obi.visit.checked)
         note = obi.notes.get(lost or 0)

@@ -390,7 +390,8 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     """The newest ingest of a base URL; ``ingest_type`` and ``base_url`` are as requested.
 
     ``tist`` is the software tist of its run, ``fileset`` the id of the obi (empty if none of it is held), ``state`` the
-    sha256 of the manifest (empty if there is none), ``due`` the tist from which another attempt is useful (0: never).
+    sha256 of the manifest (empty if there is none), ``confirmed`` the last tist at which the platform listed the held
+    ``state``, ``due`` the tist from which another attempt is useful (0: never).
     ``landing`` is the fobi of the landing page, ``answers`` are those of the platform's responses, ``cite_as`` is the
     URL for citations that the landing page states. ``dois`` are the DOIs from platforms, sorted, each with the
     platform's name of the version ("" for all versions). ``options`` are repeated by the next ingest when it is due.
@@ -422,6 +423,7 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     cite_as: str = ""
     dois: tuple[tuple[str, str], ...] = ()
     options: dict[str, Any] = {}
+    confirmed: int = 0
 
     def is_due(self, now: int) -> bool:
         """Whether another attempt is useful at the tist ``now``."""

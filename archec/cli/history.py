@@ -34,7 +34,8 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
     ID is a handle or a URL in any spelling. The id of a fileset, its DOI, or another URL of its page stands for the
     fileset, with or without @VERSION: all its versions are shown. Shows the tist, time, kind, sha256, size,
     path in the obi store, redirects, HTTP status and type of each incidence. A handle was last seen in the newest data
-    set that contains its last state, a URL at the last visit that received or confirmed contents.
+    set that contains its last state, a URL at the last visit that received or confirmed contents, a fileset at the last
+    ingest for which its platform listed that state.
 
     Example: archec history RePEc:smp:wpaper:2024-01
     """
@@ -43,6 +44,11 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
         evidence = evidence_of(archive.catalogue)
         incidences = list(rows(archive, found, evidence))
         seen = last_seen(found, evidence)
+        if found.kind == "fileset" and found.history.held and seen is not None:
+            # Imported here, because it is slow to import and rarely needed.
+            from archec.fileset.lookup import last_listed
+
+            seen = max(seen, last_listed(archive.catalogue, found))
         said = explain(found, evidence) if found.kind == "tobi" and (why or everything) else iter(())
         shown = [row for row in said if why or (everything and row.outcome in _LESS)]
         if as_json:

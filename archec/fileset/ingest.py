@@ -12,7 +12,14 @@ from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.context import IngestOptions, RequestFindings, Work
 from archec.fileset.download import Downloader
 from archec.fileset.finding import find_item, landing_page
-from archec.fileset.lookup import damaged_manifests, fileset_of, held_version, named_by_platform, read_heading
+from archec.fileset.lookup import (
+    damaged_manifests,
+    fileset_of,
+    held_version,
+    last_listed,
+    named_by_platform,
+    read_heading,
+)
 from archec.fileset.manifest import is_whole, set_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.platforms.checking import checked_item
@@ -194,7 +201,8 @@ def _note_gone(work: Work, found: RequestFindings, problem: FilesetProblem) -> s
 
 
 def _note_loss(work: Work, known: Obi, problem: FilesetProblem) -> None:
-    work.commits.add(loss_item(known, work.run, problem.message))
+    seen = last_listed(work.archive.catalogue, known)
+    work.commits.add(loss_item(known, work.run, problem.message, seen))
     work.commits.commit()
 
 

@@ -255,6 +255,12 @@ def _selections(catalogue: Catalogue) -> set[str]:
     return found - {ingest.state for ingest in catalogue.ingests() if not is_selection(ingest)} if found else found
 
 
+def last_listed(catalogue: Catalogue, obi: Obi) -> int:
+    """The last tist at which the platform listed the newest held state of a fileset; 0 if that is not known."""
+    ingests = (one for one in catalogue.ingests() if (one.fileset, one.state) == (obi.id, obi.history.last_held))
+    return max((one.confirmed for one in ingests), default=0)
+
+
 def is_selection(ingest: Ingest) -> bool:
     """Whether an ingest was of some files of a data set only, selected by path."""
     return bool({"include", "exclude"} & ingest.options.keys()) and not ingest.web_bundle_url

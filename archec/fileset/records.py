@@ -155,9 +155,9 @@ def unkept_items(manifest: Manifest) -> tuple[list[CommitItem], str]:
     return [CommitItem(ManifestNoted(part)) for part in parts(digests.sha256, manifest.manifest)], digests.sha256
 
 
-def loss_item(known: Obi, run: int, reason: str) -> CommitItem:
-    """The record for the loss of a held data set that its platform has withdrawn."""
-    when, note = tist_for(known.history, run), Note(run, "lost", reason=reason[:200])
+def loss_item(known: Obi, run: int, reason: str, seen: int) -> CommitItem:
+    """The record for the loss of a held data set that its platform has withdrawn, and listed last at ``seen``."""
+    when, note = tist_for(known.history, run), Note(run, "lost", reason=reason[:200], seen=seen)
     return CommitItem(ObiChange("fileset", known.id, "", {when: None}, (), None, {when: note}))
 
 

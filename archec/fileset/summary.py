@@ -107,10 +107,14 @@ def finish(
         web_bundle_dt=(done.bundle.terminal_dt or "") if done.bundle is not None else "",
         landing=landing, answers=answers, message=public_text(message)[:1000], due=due, cite_as=item.cite_as,
         dois=_dois(item, before, fileset), options=replace(work.options, force=False).as_value(),
+        confirmed=work.run if found.state else 0,
     )  # fmt: skip
     stored = record
     if held is not None:  # a failed ingest must not hide what is held
-        stored = replace(record, fileset=held.fileset, state=state or held.state, options=held.options)
+        stored = replace(
+            record, fileset=held.fileset, state=state or held.state, options=held.options,
+            confirmed=0 if state else held.confirmed,
+        )  # fmt: skip
         if found.item is None:
             stored = replace(
                 stored, platform_name=held.platform_name, platform_domain=held.platform_domain,

@@ -497,6 +497,28 @@ def test_what_was_withdrawn_is_lost(filesets: Filesets, platform: Platform) -> N
         assert not find(archive.catalogue, fileset_id(platform)).history.held
 
 
+def test_a_fileset_was_last_seen_when_its_platform_listed_it_last(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    record = platform.bodies["/api/records/7"]
+    filesets.ingest(url)
+
+    def last() -> dict[str, Any]:
+        return dict(json.loads(archec_inline(filesets.config, "history", fileset_id(platform), "--json").out))
+
+    noted = last()["last_seen"]
+    filesets.ingest(url)
+    listed = last()["last_seen"]
+    assert listed > noted
+    for answer in (500, 410):
+        assert last()["last_seen"] == listed
+        platform.bodies["/api/records/7"] = answer
+        filesets.ingest(url)
+    assert (last()["held"], last()["last_seen"], last()["incidences"][-1]["last_seen"]) == (False, listed, listed)
+    platform.bodies["/api/records/7"] = record
+    filesets.ingest(url)
+    assert last()["last_seen"] > listed
+
+
 def states(filesets: Filesets) -> list[str | None]:
     """The versions that were held one after the other; None where it was lost."""
     with filesets.archive() as archive:
