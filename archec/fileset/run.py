@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
@@ -293,7 +294,7 @@ async def _contained(work: Work, text: str, request: IngestRequest) -> IngestRes
     except Exception as error:
         if isinstance(error, ArchecError) and not isinstance(error, WebError):
             raise
-        _log.exception("%s", public_text(request.base_url)[:300])
+        _log.error("%s\n%s", public_text(request.base_url)[:300], public_text(traceback.format_exc()))
         problem = PlatformHttpError(f"internal: {type(error).__name__}: {error}"[:1000], status=Status.ERROR_INTERNAL)
         return failure(request, text, problem)
 
