@@ -44,8 +44,8 @@ def export(
     archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetch: bool = False, again: bool = False
 ) -> int:
     """Writes a fileset into a new or empty directory, in a format of ``WRITERS``, or continues an export of the same
-    that did not end. Returns the number of files (those that are held; for ``urls``, those with a URL). ``fetch``: a
-    bag has fetch.txt instead of data. ``again``: files with the same bytes may exist already.
+    that did not end. Returns the number of files: those that are held; for ``urls``, those with a URL, and a bundle.
+    ``fetch``: a bag has fetch.txt instead of data. ``again``: files with the same bytes may exist already.
 
     Raises UsageError if the directory is not empty, CorruptArchive if bytes do not match the manifest. Directories that
     are then empty are removed.
@@ -57,8 +57,11 @@ def export(
         folder.mkdir(parents=True, exist_ok=True)
         if not may_continue:
             mark.write_bytes(what)
-        wanted = (lambda file: bool(file.platform_url)) if form == "urls" else is_whole
-        files = [file for file in held.manifest.manifest if wanted(file)]
+        if form == "urls":
+            listed = [*held.manifest.manifest, *filter(None, [held.manifest.bundle])]
+            files = [file for file in listed if file.platform_url]
+        else:
+            files = list(filter(is_whole, held.manifest.manifest))
         WRITERS[form](_Export(archive, held, files, folder, fetch))
         if not again:
             mark.unlink()

@@ -254,6 +254,8 @@ def test_what_can_only_be_had_as_a_bundle_is_kept_as_one(
     words = ["export", url, "--as", "bagit", "--fetch", str(icpsr.config.base / "bag")]
     found = CliRunner().invoke(fileset, [*words, "--config", str(icpsr.config.file)])
     assert "have no URLs" in str(found.exception)
+    assert archec_inline(icpsr.config, "fileset", "export", url, "--as", "urls", icpsr.config.base / "urls").code == 0
+    assert (icpsr.config.base / "urls" / "urls.txt").read_text() == f"{bundle}\n"
     for path in Path(icpsr.config.base).rglob("*"):
         assert not path.is_file() or b"hush-hush" not in path.read_bytes()
 
