@@ -170,16 +170,15 @@ def _direct(work: Work, found: RequestFindings, url: str) -> FilesetPlatformItem
     the option ``direct``."""
     if not work.options.direct:
         raise NoPlatformMatch(f"{found.url[:300]}: is a file, not a page; --direct ingests it; {_tried(work)}")
-    path, _, query = public_url(url).partition("://")[2].partition("?")
-    domain, _, work_id = path.partition("/")
-    name = work_id.rpartition("/")[2] or domain
+    path, mark, query = public_url(url).partition("://")[2].partition("?")
+    domain, _, name = path.partition("/")
+    known = f"{name or '-'}{mark}{query}"
     return FilesetPlatformItem(
         platform_name="direct",
         platform_domain=domain.lower(),
-        platform_id=work_id or "-",
-        work_id=(work_id or "-") + (f"?{query}" if query else ""),
-        manifest=[manifest_file(clean(name), None, Checksums(), found.url)],
-        archiveorg_item_name=item_name(domain, name),
+        platform_id=known,
+        manifest=[manifest_file(clean(name.rpartition("/")[2] or domain), None, Checksums(), found.url)],
+        archiveorg_item_name=item_name(domain, known),
         web_base_url=found.url,
     )
 

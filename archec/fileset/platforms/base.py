@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from archec.config.types import PlatformConfig
+from archec.digest import sha256_hex
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums
 from archec.fileset.fields import JsonValue
@@ -309,8 +310,10 @@ def quoted(text: str) -> str:
 
 
 def item_name(*parts: str) -> str:
-    """The name of an item of archive.org, such as ``zenodo.org-7``."""
-    return _ITEM_NAME.sub("_", "-".join(filter(None, parts)))[:100].strip("._-")
+    """The name of an item of archive.org, such as ``zenodo.org-7``. A long one ends with a checksum."""
+    whole = "-".join(filter(None, parts))
+    name = _ITEM_NAME.sub("_", whole)
+    return (name if len(name) <= 100 else f"{name[:83]}-{sha256_hex(whole.encode())[:16]}").strip("._-")
 
 
 def license_of(field: JsonValue) -> str | None:
