@@ -218,6 +218,9 @@ def test_communities_and_collections_name_their_members() -> None:
     hits = {"hits": {"hits": [{"id": 7}, {"id": 8}]}}
     with pytest.raises(FilesetPlatformScopeError, match="7, 8"):
         item_of(ZenodoHelper, "https://zenodo.org/communities/econ", {"communities=econ": hits})
+    bodies = {"/communities/econ/records?": hits, "/records?communities=": {"hits": {"hits": [{"id": 9}]}}}
+    with pytest.raises(FilesetPlatformScopeError, match=r"7, 8$"):
+        item_of(InvenioHelper, "https://rdm.example.org/communities/econ/records?q=", bodies)
     with pytest.raises(FilesetPlatformScopeError, match="123456"):
         item_of(FigshareHelper, "https://figshare.com/collections/x/98765", {"/collections/98765": [{"id": 123456}]})
     with pytest.raises(FilesetPlatformScopeError, match="98765 is a project, not an article: 123456"):

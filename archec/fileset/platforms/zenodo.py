@@ -57,7 +57,9 @@ class InvenioHelper(FilesetPlatformHelper):
         url = self.url_of(request, resource)
         base, asked = self.base(url), self.id_in(url)
         if not asked and (community := self.collections.search(path_of(url))):
-            answer = yield Question(f"{base}/records?communities={quoted(community[1])}&size=25")
+            answer = yield Question(f"{base}/communities/{quoted(community[1])}/records?size=25")
+            if answer.status == 404:  # of an older version, whose search has a parameter for it
+                answer = yield Question(f"{base}/records?communities={quoted(community[1])}&size=25")
             members = [hit["id"].word() for hit in answer.json()["hits"]["hits"].items()]
             raise FilesetPlatformScopeError(f"{community[1]} is a community, not a record", members=members)
         self.named_in(url)
