@@ -111,6 +111,21 @@ def test_the_older_forms_of_zenodo() -> None:
     assert file.platform_url == "https://zenodo.org/api/files/b/p.csv"
 
 
+def test_any_installation_of_invenio_is_known_by_its_page() -> None:
+    url, api = "https://data.example.edu/records/7", "https://data.example.edu/api/records/7"
+    body, header = f'<a href="{api}">'.encode(), {"link": f"<{api}>; rel=linkset"}
+    request = IngestRequest("https://example.edu/go")
+    for resource in (Resource(url, 200, {}, body), Resource(url, 200, header)):
+        helper = Registry({}).match(request, resource)
+        assert helper is not None
+        assert helper.name == "inveniordm"
+        found = item_of(InvenioHelper, request.base_url, {api: zenodo()}, resource)
+        assert (found.platform_domain, found.platform_id) == ("data.example.edu", "7")
+    other = Registry({}).match(request, Resource(url, 200, {}, b"<a href='https://zenodo.org/api/records/7'>"))
+    assert other is not None
+    assert other.name == "generic"
+
+
 def test_invenio_by_its_own_form_asks_for_files_that_the_record_lacks() -> None:
     record = {
         "id": "ab-1", "parent": {"id": "ab-0"}, "pids": {"doi": {"identifier": "10.1234/ab-1"}},

@@ -6,14 +6,15 @@ its kind; since then ``key``, ``size`` and ``links.self``. InvenioRDM's own form
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import ClassVar
-from urllib.parse import quote
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+from urllib.parse import quote, urlsplit
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
+    AnyRequest,
     FilesetPlatformHelper,
     Question,
     Questions,
@@ -41,7 +42,7 @@ _NAMED_RECORD = re.compile(r"(?:/api|https?://[^/]+)/records?/([^/]+)/")
 
 
 class InvenioHelper(FilesetPlatformHelper):
-    """InvenioRDM on configured hosts."""
+    """InvenioRDM on configured hosts, and on any other by its pages."""
 
     name = "inveniordm"
     api = "/api"
@@ -51,6 +52,25 @@ class InvenioHelper(FilesetPlatformHelper):
         r"|(?i:/doi/10\.[0-9.]+/(?:[a-z]+\.([0-9]+)|(?:[a-z0-9]+\.)?([a-z0-9]{5}-[a-z0-9]{5}))/?$)"
     )
     collections = re.compile(r"/communities/([^/]+)")
+
+    def match_request(
+        self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
+    ) -> bool:
+        """As the base class; if no hosts are known, also pages of records that name their record in the API."""
+        return super().match_request(request, resource, html_biblio) or (
+            resource is not None and self.config.enabled and not (self.config.hosts or self.hosts)
+            and self._is_page(resource)
+        )  # fmt: skip
+
+    def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
+        """As the base class; also the URL of a page that is known by its content."""
+        is_page = resource is not None and not self.serves(resource.terminal_url) and self._is_page(resource)
+        return resource.terminal_url if resource is not None and is_page else super().url_of(request, resource)
+
+    def _is_page(self, resource: Resource) -> bool:
+        named = self.id_in(resource.terminal_url)
+        own = f"{urlsplit(resource.terminal_url).netloc}/api/records/{named}"
+        return bool(named) and (own.encode() in resource.body or own in resource.headers.get("link", ""))
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for a record, and for its files if the record does not list them."""
