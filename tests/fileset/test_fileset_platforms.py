@@ -802,6 +802,18 @@ def test_schema_org_and_croissant() -> None:
     assert generic(page(f'<script type="application/ld+json">{about}</script>'.encode())).title == "Prices"
 
 
+def test_a_repository_that_croissant_names_is_no_file() -> None:
+    data = {"@type": "sc:Dataset", "name": "Prices", "distribution": [
+        {"@type": "cr:FileObject", "@id": "repo", "name": "repo", "contentUrl": "https://h/tree/main",
+         "encodingFormat": "git+https", "sha256": "https://h/why"},
+        {"@type": "cr:FileSet", "@id": "all", "containedIn": {"@id": "repo"}, "includes": "*.parquet"},
+        {"@type": "cr:FileObject", "@id": "p", "contentUrl": "/p.csv"}]}  # fmt: skip
+    script = f"<script type=\"application/ld+json\">{json.dumps(data)}</script>"
+    repository, file = generic(page(script.encode())).manifest or ()
+    assert (repository.status, repository.platform_url) == ("skipped-link-only", None)
+    assert (repository.extra, file.path) == ({"link": "https://h/tree/main"}, "p.csv")
+
+
 @pytest.mark.parametrize("prefix", ["schema:", "http://schema.org/", ""])
 def test_a_graph_of_json_ld_with_prefixes_and_references(prefix: str) -> None:
     files = [{"@id": f"#{n}", "@type": f"{prefix}DataDownload", f"{prefix}contentUrl": {"@id": f"https://h/{n}.csv"}}

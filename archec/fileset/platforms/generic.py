@@ -35,7 +35,7 @@ from archec.fileset.platforms.base import (
     manifest_file,
 )
 from archec.fileset.redaction import public_url
-from archec.fileset.status import FilesetPlatformScopeError, FilesetProblem, NoPlatformMatch, PlatformError
+from archec.fileset.status import FilesetPlatformScopeError, FilesetProblem, NoPlatformMatch, PlatformError, Status
 from archec.ids import is_url, normalise_url
 from archec.text.sniff import bare_type
 from archec.urlkey import urlkey
@@ -288,11 +288,13 @@ def _ids(field: JsonValue) -> set[str]:
 
 def _distribution(one: JsonValue, base: str) -> FilesetManifestFile:
     url = download_url(_plain(one["contentUrl"]), base)
-    name = _plain(one["name"]).text_or_none() or _name_in(url)
+    name, mimetype = _plain(one["name"]).text_or_none() or _name_in(url), _plain(one["encodingFormat"]).text_or_none()
+    if (mimetype or "").startswith("git+"):  # Croissant: a repository, whose files are not listed
+        return manifest_file(name, None, Checksums(), None, None, {"link": url}, Status.SKIPPED_LINK_ONLY.value)
     kinds = ("sha256", "md5", "sha1")
     sums = [checksums(one[kind].text_or_none(), kind=kind) for kind in kinds if isinstance(one[kind].raw, str)]
     merged = Checksums(*(next((s[n] for s in sums if s[n]), None) for n in range(3)))
-    size, mimetype = _plain(one["contentSize"]), _plain(one["encodingFormat"]).text_or_none()
+    size = _plain(one["contentSize"])
     return manifest_file(name, None if size.is_null else _size(size), merged, url, mimetype)
 
 
