@@ -921,6 +921,15 @@ def test_a_doi_may_be_an_alias_or_have_several_locations(filesets: Filesets, pla
     assert found == ["success-file", "platform-404", "platform-error"]
 
 
+def test_the_landing_page_is_captured_also_where_the_platform_knows_no_data_set(
+    filesets: Filesets, platform: Platform
+) -> None:
+    platform.bodies["/records/7"] = b"<html>Not published yet</html>"
+    result = filesets.ingest(f"{platform.url}/records/7")[0]
+    assert (result.status, (result.terminal or {}).get("terminal_status_code")) == ("platform-404", 200)
+    assert held(filesets, f"{platform.url}/records/7") == b"<html>Not published yet</html>"
+
+
 def test_of_several_urls_of_a_doi_the_first_by_index_counts(filesets: Filesets, platform: Platform) -> None:
     def register(*values: tuple[int, str], code: int = 1) -> str:
         rows = [{"index": index, "type": "URL", "data": {"value": url}} for index, url in values]
