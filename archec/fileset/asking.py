@@ -190,7 +190,7 @@ class Asker:
                         raise _too_many_redirects(url)
                     await self._rules_of(hops[-1])
                     await self._permit(url)
-                pace, hops = self._pace(url, api=api), [url]  # the target of a redirect may have expired
+                pace, hops = self._pace(url, helper, api=api), [url]  # the target of a redirect may have expired
                 async with pace.slots:
                     response = await self._follow(hops, headers, helper, pace, page=page)
                     if response is None:
@@ -275,10 +275,10 @@ class Asker:
         """The times of a URL's host. Raises ``WebError`` for an invalid URL."""
         return self._hosts.setdefault(located(url)[0].netloc, HostTimes())
 
-    def _pace(self, url: str, *, api: bool) -> Pace:
-        """The pace for a URL's host. A platform's rate limit applies to requests to its API only. Raises ``WebError``
-        for an invalid URL."""
-        helper = next((one for one in self._helpers if api and _is_api(one, url)), None)
+    def _pace(self, url: str, asking: FilesetPlatformHelper | None, *, api: bool) -> Pace:
+        """The pace for a URL's host. A platform's rate limit applies to requests to its API only: it is the limit of
+        the platform with this API, else of the one that is ``asking``. Raises ``WebError`` for an invalid URL."""
+        helper = next((one for one in self._helpers if _is_api(one, url)), asking) if api else None
         key = (located(url)[0].netloc, helper is not None)
         if key not in self._paces:
             rate = None if helper is None else rate_of(helper.config.rate or helper.rate)

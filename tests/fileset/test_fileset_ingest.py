@@ -804,6 +804,17 @@ def test_a_refusal_for_the_rate_that_says_only_when_the_limit_ends(folder: Path,
     assert filesets.ingest(url)[0].status == "success-file"
 
 
+def test_a_platform_on_a_host_that_only_its_pages_tell_has_its_rate_limit(folder: Path, platform: Platform) -> None:
+    filesets = make_archive(folder, platform, fileset={"platforms": {"inveniordm": {"rate": "2/s"}}})
+    urls = [zenodo(platform, number, {"p": 10}, concept=number + 10) for number in range(1, 5)]
+    for number in range(1, 5):
+        platform.bodies[f"/records/{number}"] = f'<a href="{platform.url}/api/records/{number}">'.encode()
+    assert {result.platform_name for result in filesets.ingest(*urls)} == {"inveniordm"}
+    times = dict(zip(platform.requests, platform.times, strict=True))
+    asked = [times[f"/api/records/{number}"] for number in range(1, 5)]
+    assert asked[3] - asked[0] > 0.9, "two at once, then two a second"
+
+
 def test_a_strategy_for_one_file_is_not_for_two(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p": 10, "q": 20})
     (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILE)
