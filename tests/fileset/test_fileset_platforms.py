@@ -1077,6 +1077,8 @@ def test_an_element_with_an_endless_attribute_is_left_out(tag: str, attribute: s
         ("https://data.mendeley.com/datasets/abc123/1", "mendeley"),
         (PROJECT, "openicpsr"),
         ("https://hal.science/hal-01234567", "hal"),
+        ("https://halshs.archives-ouvertes.fr/halshs-01234567v1/document", "hal"),
+        ("https://hal.inria.fr/hal-01234567", "hal"),
         ("https://example.org/data", None),
     ],
 )

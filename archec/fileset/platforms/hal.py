@@ -25,7 +25,7 @@ class HalHelper(FilesetPlatformHelper):
     """hal.science and its portals."""
 
     name = "hal"
-    hosts = ("hal.science", "*.hal.science", "hal.archives-ouvertes.fr", "shs.hal.science")
+    hosts = ("hal.science", "*.hal.science", "*.archives-ouvertes.fr", "hal.inria.fr", "hal.inrae.fr")
     api = "https://api.archives-ouvertes.fr"
     pages = ("/{work}", "/{work}v{version}")
     pattern = re.compile(r"/([a-z]+[a-z0-9]*-[0-9]{6,10})(?:v([0-9]+))?(?:/|$)", re.I)
