@@ -1008,6 +1008,20 @@ def test_the_types_of_link_sets_and_descriptions_may_have_parameters() -> None:
     assert [file.path for file in generic(page(link=header), {"/set": item}).manifest or ()] == ["q"]
 
 
+@pytest.mark.parametrize("kind", ["application/ld+json", "application/json; charset=utf-8", "text/xml"])
+def test_a_link_to_a_description_may_not_say_its_type(kind: str) -> None:
+    data = b'{"@type": "Dataset", "name": "P", "distribution": {"contentUrl": "p.csv"}}'
+    body = b"<x/>" if kind == "text/xml" else data
+    helper = GenericHelper(ask=lambda question: PlatformAnswer(question.url, 200, {"content-type": kind}, body))
+    request, resource = IngestRequest("https://data.example.org/7/"), page(link='</d>; rel="describedby"')
+    if body == data:
+        assert [file.path for file in helper.process_request(request, resource).manifest or ()] == ["p.csv"]
+    else:
+        with pytest.raises(FilesetProblem) as caught:
+            helper.process_request(request, resource)
+        assert caught.value.status == "no-platform-match"
+
+
 @pytest.mark.parametrize(
     "piece", ["<", "<a", "<a>", "; a ", " ", "<a>; a=<a>", '<a>; a="', "<a>;a=b ", ";", "=", '"', "<a>;a ; ", "<a> ",
               "; ", '\\"', '<a>;a="\\', "<a>;;a=b"]

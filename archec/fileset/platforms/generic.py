@@ -53,6 +53,7 @@ _MOST_ASKED = 5
 """Link sets, and JSON-LD files, that are requested in turn."""
 _MOST_DESCRIBED = 1000
 """Data sets on a page that are looked at."""
+_JSON = ("application/ld+json", "application/json")
 _LINK_SETS = ("application/linkset+json", "application/linkset")
 _SCHEMA = ("", "https://schema.org/", "http://schema.org/", "sc:", "schema:")
 
@@ -108,12 +109,13 @@ class GenericHelper(FilesetPlatformHelper):
         about = _About({*own, _key(cited)} - {""}, tuple(one.lower() for one in names if isinstance(one, str) and one))
         data = _Described(page.json_ld(), base, about)
         files = [_linked(link) for link in found if "item" in link.relations] or list(data.files(base))
-        for link in [one for one in found if "describedby" in one.relations and _is_json_ld(one)][:_MOST_ASKED]:
+        for link in [one for one in found if "describedby" in one.relations and _may_be_json_ld(one)][:_MOST_ASKED]:
             if files:
                 break
             answer = yield Question(link.url, accept="application/ld+json", secret=False, page=True)
             try:
-                other = _Described(objects_of(answer.body) if answer.status == 200 else (), answer.url, about)
+                is_described = answer.status == 200 and _is_json_ld(link, answer)
+                other = _Described(objects_of(answer.body) if is_described else (), answer.url, about)
                 data = data if other.dataset.is_null and not any(other.members()) else other
                 files = list(data.files(answer.url))
             except PlatformError as error:
@@ -162,9 +164,16 @@ def _is_link_set(link: TypedLink) -> bool:
     return "linkset" in link.relations and bare_type(link.parameters.get("type", "")) in ("", *_LINK_SETS)
 
 
-def _is_json_ld(link: TypedLink) -> bool:
+def _may_be_json_ld(link: TypedLink) -> bool:
+    """Whether a link is to JSON-LD, or does not say to what."""
     kind = link.parameters.get("type", "")
-    return "croissant" in link.parameters.get("profile", "") or bare_type(kind) == "application/ld+json"
+    return "croissant" in link.parameters.get("profile", "") or bare_type(kind) in ("", "application/ld+json")
+
+
+def _is_json_ld(link: TypedLink, answer: PlatformAnswer) -> bool:
+    """Whether the answer behind a link is JSON-LD: according to the link, or to its own type."""
+    kind = bare_type(answer.headers.get("content-type", ""))
+    return any(link.parameters.get(name) for name in ("type", "profile")) or kind in _JSON
 
 
 def _link_set(answer: PlatformAnswer) -> list[TypedLink]:
