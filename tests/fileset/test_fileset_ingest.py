@@ -941,6 +941,12 @@ def test_the_landing_page_is_captured_also_where_the_platform_knows_no_data_set(
     assert held(filesets, f"{platform.url}/records/7") == b"<html>Not published yet</html>"
 
 
+def test_the_url_of_the_newest_version_leads_to_it(filesets: Filesets, platform: Platform) -> None:
+    first, newest = zenodo(platform, 7, {"p": 10}), zenodo(platform, 9, {"q": 10})
+    platform.redirects["/records/7/latest"] = newest
+    assert filesets.ingest(f"{first}/latest")[0].platform_id == "9"
+
+
 def test_of_several_urls_of_a_doi_the_first_by_index_counts(filesets: Filesets, platform: Platform) -> None:
     def register(*values: tuple[int, str], code: int = 1) -> str:
         rows = [{"index": index, "type": "URL", "data": {"value": url}} for index, url in values]
