@@ -16,7 +16,7 @@ from archec.fileset.status import PlatformError
 from archec.text.charset import declared
 from archec.text.sniff import BOMS, bare_type
 
-_PREFIX = re.compile("(?:schema|sdo):|https?://schema\\.org/")
+_PREFIX = re.compile("(?:schema|sdo|sc):|https?://schema\\.org/")
 _LONGEST = 100_000
 """Characters of an attribute. Elements with a longer one are ignored."""
 _MOST = 50

@@ -814,7 +814,7 @@ def test_a_repository_that_croissant_names_is_no_file() -> None:
     assert (repository.extra, file.path) == ({"link": "https://h/tree/main"}, "p.csv")
 
 
-@pytest.mark.parametrize("prefix", ["schema:", "http://schema.org/", ""])
+@pytest.mark.parametrize("prefix", ["schema:", "sdo:", "sc:", "http://schema.org/", ""])
 def test_a_graph_of_json_ld_with_prefixes_and_references(prefix: str) -> None:
     files = [{"@id": f"#{n}", "@type": f"{prefix}DataDownload", f"{prefix}contentUrl": {"@id": f"https://h/{n}.csv"}}
              for n in range(3)]  # fmt: skip

@@ -55,7 +55,7 @@ _MOST_DESCRIBED = 1000
 """Data sets on a page that are looked at."""
 _JSON = ("application/ld+json", "application/json")
 _LINK_SETS = ("application/linkset+json", "application/linkset")
-_SCHEMA = ("", "https://schema.org/", "http://schema.org/", "sc:", "schema:")
+_SCHEMA = ("", "https://schema.org/", "http://schema.org/", "sc:", "schema:", "sdo:")
 
 
 class TypedLink(NamedTuple):
