@@ -93,6 +93,12 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
     except NoPlatformMatch as problem:
         found.helper = found.domain = found.platform_id = None
         raise NoPlatformMatch(f"{problem.message}; {_tried(work)}") from problem
+    except PlatformNotFound as problem:
+        if found.landing is None and work.downloader is not None:
+            found.landing = await landing_page(work, found)
+        if found.landing is not None and found.landing.status == _GONE:
+            raise PlatformGone(f"{found.landing.url[:300]}: HTTP {_GONE}; {problem.message}") from problem
+        raise
 
 
 async def _ask(work: Work, questions: Any, found: RequestFindings, helper: FilesetPlatformHelper | None) -> Any:

@@ -947,6 +947,19 @@ def test_the_url_of_the_newest_version_leads_to_it(filesets: Filesets, platform:
     assert filesets.ingest(f"{first}/latest")[0].platform_id == "9"
 
 
+def test_a_tombstone_of_a_data_set_that_the_api_does_not_know(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    assert filesets.ingest(url)[0].status == "success-file"
+    platform.bodies |= {"/api/records/7": 404, "/records/7": 410}
+    result = filesets.ingest(url)[0]
+    assert (result.status, (result.terminal or {}).get("terminal_status_code")) == ("platform-gone", 410)
+    with filesets.archive() as archive:
+        (obi,) = archive.catalogue.all("fileset")
+        assert not obi.history.held
+    platform.bodies["/records/7"] = 404
+    assert filesets.ingest(f"{url}?again")[0].status == "platform-404"
+
+
 def test_of_several_urls_of_a_doi_the_first_by_index_counts(filesets: Filesets, platform: Platform) -> None:
     def register(*values: tuple[int, str], code: int = 1) -> str:
         rows = [{"index": index, "type": "URL", "data": {"value": url}} for index, url in values]
