@@ -532,6 +532,17 @@ def test_folders_of_osf_and_mendeley() -> None:
     assert file.path == "outer/inner/p.csv"
 
 
+def test_a_download_of_another_project_of_osf_is_an_error() -> None:
+    for node in ("y8t6r", "abcde"):
+        place = f"files.osf.io/v1/resources/{node}/providers/osfstorage"
+        bodies = {**made.OSF, "/d1/": json.loads(json.dumps(made.OSF_FILES).replace("osf.io/download", place))}
+        if node == "y8t6r":
+            assert item_of(*CASES["osf"][:2], bodies).manifest
+        else:
+            with pytest.raises(PlatformError, match=r"data\[0\]\.links\.download: .* is of another project"):
+                item_of(*CASES["osf"][:2], bodies)
+
+
 def test_a_data_set_of_mendeley_without_its_files_has_a_list_for_each_directory() -> None:
     data: Any = {**made.MENDELEY["/datasets/"]}  # type: ignore[dict-item]
     (row,) = data.pop("files")

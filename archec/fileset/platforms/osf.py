@@ -20,12 +20,14 @@ from archec.fileset.platforms.base import (
     embargoed,
     manifest_file,
     paged_files,
+    path_of,
     same_origin,
 )
 from archec.fileset.status import FilesetPlatformScopeError, PlatformError, PlatformGone
 
 _NO_NODE = "login|register|search|explore|support|download|meetings|dashboard|project|prereg|profile|settings"
 _MOST_FOLDERS = 5000
+_RESOURCE = re.compile(r"/v1/resources/([a-z0-9]+)/providers/")
 
 
 class OsfHelper(FilesetPlatformHelper):
@@ -69,7 +71,7 @@ class OsfHelper(FilesetPlatformHelper):
             members = [child["id"].word() for child in answer.json()["data"].items()]
             if members:
                 raise FilesetPlatformScopeError(f"{known} is a tree of components", members=members)
-        manifest = yield from _files(f"{base}/{kind}/{known}/files/osfstorage/?page[size]=100", base)
+        manifest = yield from _files(f"{base}/{kind}/{known}/files/osfstorage/?page[size]=100", base, known)
         return self.item(
             url, known, manifest, title=attributes["title"].text_or_none(),
             page=urljoin(url.replace("://api.", "://", 1), f"/{known}/"),
@@ -89,7 +91,7 @@ def _check_open(attributes: JsonValue) -> None:
         raise embargoed("not public", attributes["embargo_end_date"].text_or_none())
 
 
-def _files(url: str, base: str) -> FileQuestions:
+def _files(url: str, base: str, node: str) -> FileQuestions:
     """Asks for the files of a directory and of all directories below it. Returns them sorted by path."""
     manifest: list[FilesetManifestFile] = []
     folders = [url]
@@ -102,7 +104,7 @@ def _files(url: str, base: str) -> FileQuestions:
             if attributes["kind"].text() == "folder":
                 folders.append(same_origin(row["relationships"]["files"]["links"]["related"]["href"], base))
             else:
-                yield _file(row, attributes, base)
+                yield _file(row, attributes, base, node)
 
     for number, folder in enumerate(folders):
         if number >= _MOST_FOLDERS or len(manifest) > MOST_FILES or folder in folders[:number]:
@@ -114,10 +116,14 @@ def _files(url: str, base: str) -> FileQuestions:
     return sorted(manifest, key=lambda file: file.path)
 
 
-def _file(row: JsonValue, attributes: JsonValue, base: str) -> FilesetManifestFile:
+def _file(row: JsonValue, attributes: JsonValue, base: str, node: str) -> FilesetManifestFile:
     path = (attributes["materialized_path"].text_or_none() or attributes["name"].text()).removeprefix("/")
     hashes = attributes["extra"]["hashes"]
     sums = checksums(*(f"{kind}:{value}" for kind in ("md5", "sha256") if (value := hashes[kind].text_or_none())))
     extra = {"file_id": row["id"].word_or_none(), "version": attributes["current_version"].whole_or_none()}
-    url = download_url(row["links"]["download"], base)
+    link = row["links"]["download"]
+    url = download_url(link, base)
+    named = _RESOURCE.search(path_of(url))
+    if named is not None and named[1] != node:
+        raise PlatformError(f"{link.shown}: {url[:200]!r} is of another project than {node}")
     return manifest_file(path, attributes["size"].whole_or_none(), sums, url, None, extra)
