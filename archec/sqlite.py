@@ -88,9 +88,13 @@ class Database(Closing):
     def fetch(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
         with self.lock:
             try:
-                return self.connection.execute(sql, parameters).fetchall()
+                return self.rows(self.connection.execute(sql, parameters))
             except _FAULTS as error:
                 raise self._error(error) from error
+
+    def rows(self, found: sqlite3.Cursor) -> list[Any]:
+        """All rows of a query; a subclass may check them."""
+        return found.fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -56,7 +56,7 @@ def read(kind: type[_T], text: bytes | str) -> _T:
     """Decodes the text of a document. Raises CatalogueError if it is not valid for ``kind``."""
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:  # of a damaged row it may be no text at all
         raise _broken(error) from error
 
 
@@ -84,7 +84,7 @@ def history_of(text: bytes | str) -> History:
     """Decodes the text of a history. Raises CatalogueError if it is not valid."""
     try:
         entries = _history.decode(text)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise _broken(error) from error
     return History.of(entries)
 

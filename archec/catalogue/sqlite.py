@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from archec.catalogue.documents import (
     KEYS,
@@ -109,6 +109,16 @@ _ROLE = Role("the catalogue", CatalogueError, _REBUILD, CatalogueRefused)
 
 Row = tuple[Any, ...]
 
+_TYPES: Mapping[str, frozenset[type]] = {
+    **dict.fromkeys(("id", "url", "kind", "what", "host", "base_url", "ingest_type"), frozenset({str})),
+    **dict.fromkeys(("tist", "stamp", "due", "batch", "n"), frozenset({int})),
+    **dict.fromkeys(("digest", "md5", "data"), frozenset({bytes})),
+    **dict.fromkeys(("handle", "type", "h", "place", "outcome", "note", "doc"), frozenset({str, type(None)})),
+    **dict.fromkeys(("last", "since", "settled", "first", "run"), frozenset({int, type(None)})),
+    **dict.fromkeys(("state", "text"), frozenset({bytes, type(None)})),
+}
+"""The types of columns, by their names in queries."""
+
 _PAGE = 2000
 """Narrow rows per page."""
 _OBI_PAGE = 500
@@ -171,6 +181,16 @@ class SQLiteCatalogue(Database, Catalogue):
             self.use_wal()
             self.fetch("PRAGMA wal_autocheckpoint = 8192")
             self.fetch("PRAGMA journal_size_limit = 100000000")
+
+    def rows(self, found: sqlite3.Cursor) -> list[Row]:
+        """All rows of a query. Raises :class:`CatalogueError` for values of types that archec does not write: SQLite
+        allows any type in any column, and a flipped bit makes one of another."""
+        rows: list[Row] = found.fetchall()
+        for (name, *_), values in zip(found.description or (), zip(*rows, strict=True), strict=False):
+            if name in _TYPES and not _TYPES[name].issuperset(map(type, values)):
+                wrong = next(value for value in values if type(value) not in _TYPES[name])
+                raise CatalogueError(f"{self.path}: the catalogue is damaged: {wrong!r:.80} as {name}", hint=_REBUILD)
+        return rows
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -253,7 +273,6 @@ class SQLiteCatalogue(Database, Catalogue):
     def scan(self, after: str = "") -> Iterator[ObiState]:
         sql = "SELECT id, last, state, h, place, since FROM mi WHERE id > ? ORDER BY id LIMIT ?"
         for obi, last, state, h, place, since in self._paged(sql, (after,), lambda row: row[:1]):
-            _check_types(obi, last, state)
             sha256, h = None if state is None else state.hex(), "{}" if last is None else h
             yield ObiState(obi, last or 0, sha256, h, place or "", MAX_TIST if since is None else since)
 
@@ -286,7 +305,7 @@ class SQLiteCatalogue(Database, Catalogue):
 
     def keyed(self, key: str) -> bytes | None:
         found = self.fetch("SELECT data FROM sets WHERE key = ?", (key,))
-        return _bytes(found[0][0], f"the set {key}") if found else None
+        return cast(bytes, found[0][0]) if found else None
 
     def documents(self, name: str, low: Key, high: Key | None = None, newest: int = 0) -> Iterator[Key]:
         fields, marks, most = ", ".join(KEYS[name]), _marks(low), high or ()
@@ -309,7 +328,7 @@ class SQLiteCatalogue(Database, Catalogue):
             wanted = tuple(bytes.fromhex(one) for one in checksums if len(one) == length)
             first = f"FROM versions WHERE {name} = column1 AND first IS NOT NULL ORDER BY first, id LIMIT 1"
             rows = f"SELECT (SELECT rowid {first}) FROM (VALUES {','.join(['(?)'] * len(wanted))})"
-            sql = f"SELECT {name}, kind, id, first, doc FROM versions WHERE rowid IN ({rows})"
+            sql = f"SELECT {name} AS digest, kind, id, first, doc FROM versions WHERE rowid IN ({rows})"
             for digest, kind, obi, tist, doc in self.fetch(sql, wanted) if wanted else ():
                 places[digest.hex()] = BytesPlace(kind, obi, tist, read(Version, doc).size)
         return places
@@ -325,11 +344,10 @@ class SQLiteCatalogue(Database, Catalogue):
         return ((url, obi) for url, obi in self._paged(sql, ("", ""), lambda row: row))
 
     def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
-        sql = "SELECT rowid, kind, id, sha256, md5, text, first FROM versions WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        fields = "rowid, kind, id, sha256 AS digest, md5, text, first"
+        sql = f"SELECT {fields} FROM versions WHERE rowid > ? ORDER BY rowid LIMIT ?"
         for _, kind, obi, sha256, md5, text, first in self._paged(sql, (-1,), lambda row: row[:1]):
-            hashed = f"a version of {obi}"
-            held = (_bytes(sha256, hashed).hex(), _bytes(md5, hashed).hex())
-            yield kind, obi, *held, None if text is None else _bytes(text, hashed).hex(), first
+            yield kind, obi, sha256.hex(), md5.hex(), None if text is None else text.hex(), first
 
     # -- hosts --------------------------------------------------------------------------------------
 
@@ -343,7 +361,7 @@ class SQLiteCatalogue(Database, Catalogue):
         return held, gone
 
     def held_bodies(self, sha256s: Collection[str]) -> set[str]:
-        sql = "SELECT DISTINCT sha256 FROM versions WHERE sha256 IN"
+        sql = "SELECT DISTINCT sha256 AS digest FROM versions WHERE sha256 IN"
         return {sha256.hex() for (sha256,) in self._having(sql, map(bytes.fromhex, sha256s))}
 
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
@@ -415,28 +433,11 @@ def _head(
     obi: str, last: int | None, state: bytes | None, h: str | None, handle: str | None, kind: str | None, stamp: int,
     due: int, place: str | None, since: int | None, settled: int | None,
 ) -> Head:  # fmt: skip
-    _check_types(obi, last, state, h, handle, place)
     if h is not None:
         history = history_of(h)
     else:
         history = History() if last is None else History((last,), (None if state is None else state.hex(),))
     return Head(obi, history, handle or "", kind or "", stamp, due, place or "", since, settled or 0)
-
-
-def _check_types(obi: str, last: object, state: object, *texts: object) -> None:
-    """Raises :class:`CatalogueError` for types that archec does not write: SQLite allows any type in any column."""
-    wrong = (last is not None and type(last) is not int) or (state is not None and type(state) is not bytes)
-    for text in texts:
-        wrong |= text is not None and type(text) is not str
-    if wrong:
-        raise CatalogueError(f"the catalogue's row of {obi} is broken: {last!r}, {state!r}, {texts!r}", hint=_REBUILD)
-
-
-def _bytes(value: object, what: str) -> bytes:
-    """Returns a value that must be bytes. Raises :class:`CatalogueError` if it is not."""
-    if type(value) is not bytes:
-        raise CatalogueError(f"the catalogue's row of {what} is broken: {value!r:.80}", hint=_REBUILD)
-    return value
 
 
 def _version_key(key: Key) -> Key:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from archec import sqlite
 from archec.catalogue.dump import dump
-from archec.catalogue.model import TEXTS, DataSet, Run
+from archec.catalogue.model import TEXTS, Claim, DataSet, Run
 from archec.catalogue.sqlite import SCHEMA_VERSION, SQLiteCatalogue
 from archec.errors import CatalogueError, StorageFull
 from archec.history import History
@@ -142,6 +142,35 @@ def test_a_document_of_someone_else(catalogue: SQLiteCatalogue, path: Path, doc:
             list(read())
 
 
+@pytest.mark.parametrize(("table", "column"), [*DOCUMENTS, ("claims", "doc"), ("mi", "h"), ("mi", "place")])
+def test_a_number_in_the_place_of_a_text(catalogue: SQLiteCatalogue, path: Path, table: str, column: str) -> None:
+    """A flipped bit can make one of a text; SQLite itself would not keep it in such a column."""
+    claimed = replace(tobi("a", 1, 2), claims=(Claim(1, 1, None),))
+    catalogue.write(lot(1, claimed, fobi("a", 1), runs=[Run(1)], data_sets=[DataSet(1, 1)]))
+    with sqlite3.connect(path) as db:
+        sql = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+        db.execute("PRAGMA writable_schema = ON")
+        untyped = sql.replace(f" {column} TEXT", f" {column}")
+        db.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (untyped, table))
+    db.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute(f"UPDATE {table} SET {column} = 5").rowcount
+    db.close()
+    with pytest.raises(CatalogueError):
+        read_all(path)
+
+
+def test_ids_that_are_no_texts(catalogue: SQLiteCatalogue, path: Path) -> None:
+    catalogue.write(lot(1, tobi("a"), fobi("u", 1)))
+    with sqlite3.connect(path) as db:
+        for table in ("mo", "entries"):
+            db.execute(f"UPDATE {table} SET id = x'ff'")
+    db.close()
+    for read in (catalogue.incidences("tobi"), catalogue.all("fobi"), catalogue.due(5)):
+        with pytest.raises(CatalogueError, match=r"the catalogue is damaged: b'\\xff' as id"):
+            list(read)
+
+
 @pytest.mark.parametrize("table", ["mi", "versions", "entries", "visits"])
 def test_one_part_of_someone_else(catalogue: SQLiteCatalogue, path: Path, table: str) -> None:
     catalogue.write(lot(1, tobi("a", 1, 2), fobi("a", 1)))
@@ -216,7 +245,7 @@ def test_pages_cost_the_same_at_any_depth(catalogue: SQLiteCatalogue) -> None:
     ordered = [statement for statement in statements if "ORDER BY" in statement]
     assert len(ordered) == 8
     for statement in statements:
-        plan = [row[3] for row in catalogue.fetch(f"EXPLAIN QUERY PLAN {statement}")]
+        plan = [row[3] for row in catalogue.connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
         assert plan[0].startswith("SEARCH "), (statement, plan)
         if statement in ordered:
             behind = (">(?,?)", "(id>?)", "(kind=? AND text>?)", "(tist>?)")
@@ -229,7 +258,8 @@ def test_pages_cost_the_same_at_any_depth(catalogue: SQLiteCatalogue) -> None:
 @pytest.mark.parametrize("column", ["sha256", "md5", "text"])
 def test_versions_are_found_by_their_checksums(catalogue: SQLiteCatalogue, column: str) -> None:
     where = "kind = 'tobi' AND text = x'00' AND first IS NOT NULL" if column == "text" else f"{column} = x'00'"
-    ((_, _, _, plan),) = catalogue.fetch(f"EXPLAIN QUERY PLAN SELECT id FROM versions WHERE {where}")
+    sql = f"EXPLAIN QUERY PLAN SELECT id FROM versions WHERE {where}"
+    ((_, _, _, plan),) = catalogue.connection.execute(sql)
     assert f"versions_{column} (" in plan
     assert f"{column}=?" in plan
 
@@ -250,7 +280,7 @@ def test_pages_of_lists_are_ranges_of_an_index(catalogue: SQLiteCatalogue) -> No
     catalogue.connection.set_trace_callback(None)
     assert sum(") > (" in statement for statement in statements) == 7
     for statement in statements:
-        plan = [row[3] for row in catalogue.fetch(f"EXPLAIN QUERY PLAN {statement}")]
+        plan = [row[3] for row in catalogue.connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
         assert all(step.startswith(("SEARCH ", "LIST SUBQUERY")) for step in plan), (statement, plan)
         assert ">(?,?)" in plan[0] or ") > (" not in statement, (statement, plan)
 
