@@ -73,6 +73,7 @@ class Located(NamedTuple):
     authorization: bytes = b""
 
 
+@lru_cache(64)
 def located(url: str) -> Located:
     """Takes a URL apart. The target is as written, but for its fragment, dot segments, and characters that may not be
     sent. Raises BadUrl."""
