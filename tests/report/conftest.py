@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from report_data import Place
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
@@ -14,16 +13,10 @@ from archec.store.layout import Layout, create
 
 
 @pytest.fixture(params=["sqlite", "mongodb"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def catalogue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalogue]:
     url = "sqlite:///c.sqlite" if request.param == "sqlite" else request.getfixturevalue("mongodb_url")
-    catalogue = open_catalogue(url, base=tmp_path, create=True)
-    yield Place(catalogue, url, tmp_path)
-    catalogue.close()
-
-
-@pytest.fixture
-def catalogue(place: Place) -> Catalogue:
-    return place.catalogue
+    with open_catalogue(url, base=tmp_path, create=True) as found:
+        yield found
 
 
 @pytest.fixture

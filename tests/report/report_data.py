@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import md5, sha256
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
@@ -15,14 +14,6 @@ from archec.history import History
 from archec.store.layout import Layout
 
 PAPER = "ReDIF-Paper 1.0"
-
-
-class Place(NamedTuple):
-    """A catalogue, and how to open it again."""
-
-    catalogue: Catalogue
-    url: str
-    base: Path
 
 
 def version_of(contents: str, /, **more: Any) -> Version:
