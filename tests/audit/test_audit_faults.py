@@ -31,7 +31,7 @@ from archec.audit.verify import Scope, verify
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.errors import StorageFull
-from archec.gather import decisions
+from archec.gather import operator_decisions
 from archec.progress import Meter
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
@@ -753,11 +753,11 @@ def test_a_retraction_that_was_killed_is_no_damage(world: World, monkeypatch: py
     """Until the next run completes it, the histories still follow from the data set that counts no more."""
     with opened(world.config) as archive:
         first, second = (item.run for item in sorted(archive.catalogue.data_sets(), key=lambda item: item.key)[:2])
-    decisions.retract(world.config, str(second), "misdated")
+    operator_decisions.retract(world.config, str(second), "misdated")
     with monkeypatch.context() as patch:
-        patch.setattr(decisions, "judge_again", killed)
+        patch.setattr(operator_decisions, "judge_again", killed)
         with pytest.raises(InterruptedError):
-            decisions.retract(world.config, str(first), "misdated")
+            operator_decisions.retract(world.config, str(first), "misdated")
     for _ in range(2):
         assert verified(world)[1] == checked(world)[1] == []
         run(world.config, fetch=False)

@@ -32,7 +32,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.config import Config
-from archec.gather import decisions
+from archec.gather import operator_decisions
 from archec.redif.template import canonical_text
 from archec.store.layout import open_layout
 from archec.store.reader import open_obi
@@ -102,7 +102,7 @@ def test_losses_are_accepted_by_either_command(memory_folder: Callable[[], Path]
             run(first, file, complete=one.complete, accept=["all"] if accept else [])
             report = run(second, file, complete=one.complete)
             if accept and report.held_back:
-                assert not decisions.accept(second, report.run, ()).back
+                assert not operator_decisions.accept(second, report.run, ()).back
         assert histories_of(first) == histories_of(second) == guarded(sets, accepted), seed
         assert lines(first) == lines(second)
         check(first)
