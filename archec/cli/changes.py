@@ -26,7 +26,7 @@ from archec.tist import iso, parse_when
 @click.command()
 @click.option("--since", metavar="RUN|DATE", help="Only from this date, or from this run (its tist, or 'last').")
 @click.option("--until", metavar="RUN|DATE", help="Only before this date, or from runs before this one.")
-@click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates mention.")
+@click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates mention or mentioned.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only templates, files, or filesets.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N.")
 @click.option("--diff", "obi", metavar="ID", help="Show the diff of this template.")

@@ -31,7 +31,8 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
 
     'archec losses' lists the losses that await a decision: the run whose data set lacks the template, the archive (or
     the archive's directory) that would lose too much at once, and the handle; for files the run that found them gone,
-    their host, and the URL. With RUN it lists all that this run held back, also where a later run decides again.
+    their host, and the URL. With RUN it lists all that this run held back and that was not accepted, also where a later
+    run decides again.
 
     RUN is a software tist, or 'last' for the newest gathering. 'archec losses accept RUN' accepts all losses of a
     run, or those of the archives, hosts and ids that follow; nothing is gathered. A template is then lost from the

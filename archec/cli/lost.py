@@ -33,7 +33,7 @@ _NAMES = {"tobi": "template", "fobi": "file", "fileset": "data set"}
 @click.option(
     "--for", "at_least", type=DURATION, default=0, help="Only what is, or was, lost for at least this time, e.g. 7d."
 )
-@click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates name.")
+@click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates mention or mentioned.")
 @click.option("--reason", metavar="TEXT", default="", help="Only losses whose reason contains this text.")
 @click.option("--returned", "came_back", is_flag=True, help="List what was lost and came back, and after how long.")
 @report_options

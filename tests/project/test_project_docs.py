@@ -7,12 +7,14 @@ import inspect
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 import pytest
+from click.testing import CliRunner
 from gather_support import commands
 from readme_blocks import README, ROOT, Played, blocks
 
@@ -239,6 +241,27 @@ def test_the_report_is_documented_with_every_key(played: Played) -> None:
     for report in ends:
         for name in keys(report, "by_type", "by_code", "held_back", "seconds"):
             assert name in known, name
+
+
+def test_json_is_documented_with_every_key(played: Played, tmp_path: Path) -> None:
+    shutil.copytree(played.folder, tmp_path / "demo", symlinks=True)
+    paper = "RePEc:dmo:wpaper:2011-11"
+    lines = [
+        ["history", paper, "--why"], ["find", "--text", str(next(tmp_path.rglob("*%3A2011-11")))], ["lost"],
+        ["lost", "--returned"], ["changes"], ["coverage"], ["losses"],
+        ["runs"], ["runs", "last"], ["status"], ["check"], ["verify"], ["rebuild"], ["seal"],
+        ["access", "token", "create", "reader"], ["access", "token", "list"],
+        ["access", "explain", paper, "--token", "reader"], ["retract", "last", "--reason", "a test"],
+        ["retract", "last", "--visits", "--reason", "a test"],
+    ]  # fmt: skip
+    known = set().union(*(words(path.read_text(encoding="utf-8")) for path in DOCS))
+    open_ended = ("options", "by_type", "by_code", "seconds", "report")
+    for line in lines:
+        done = CliRunner().invoke(cli, [*line, "--json", "--config", str(tmp_path / "demo" / "config.yaml")])
+        assert done.exit_code == 0, (line, done.output)
+        for row in done.stdout.splitlines():
+            for name in keys(json.loads(row), *open_ended):
+                assert name in known, f"archec {' '.join(line)}: {name}"
 
 
 def test_problem_codes_are_documented() -> None:
