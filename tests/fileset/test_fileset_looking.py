@@ -367,7 +367,8 @@ def test_a_fileset_is_found_by_every_url_of_its_platform(filesets: Filesets, pla
         for asked in (url, url.replace("records", "record"), f"{url}?q=1", f"{platform.url}/api/records/{number}"):
             assert rows(filesets, "show", asked)[0]["version"] == str(number), asked
     assert rows(filesets, "show", f"{platform.url}/record/6")[0]["version"] == "8"
-    assert rows(filesets, "show", f"{platform.url}/record/6/latest@7")[0]["version"] == "7"
+    assert rows(filesets, "show", f"{platform.url}/record/6/files@7")[0]["version"] == "7"
+    assert command(filesets, "show", f"{platform.url}/record/6/latest@7")[0] == Exit.NOT_HELD
     for url, lost in zip(pages, (False, True), strict=True):
         platform.bodies[url.replace("/records", "/api/records").removeprefix(platform.url)] = 410
         (result,) = filesets.ingest(url)

@@ -48,7 +48,7 @@ class InvenioHelper(FilesetPlatformHelper):
     api = "/api"
     pages = ("/records/{work}", "/records/{version}")
     pattern = re.compile(
-        r"/(?:api/)?records?/([A-Za-z0-9-]+)(?:/(?!latest/?$)|$)"  # which redirects to the newest version
+        r"/(?:api/)?records?/([A-Za-z0-9-]+)(?:/(?!latest(?:@|/?$))|$)"  # it redirects to the newest version
         r"|(?i:/doi/10\.[0-9.]+/(?:[a-z]+\.([0-9]+)|(?:[a-z0-9]+\.)?([a-z0-9]{5}-[a-z0-9]{5}))/?$)"
     )
     collections = re.compile(r"/communities/([^/]+)")
