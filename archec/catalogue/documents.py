@@ -80,12 +80,12 @@ def history_text(history: History) -> str:
     return text_of(history.as_dict()).decode()
 
 
-def history_of(text: bytes | str) -> History:
-    """Decodes the text of a history. Raises CatalogueError if it is not valid."""
+def history_of(text: bytes | str, obi: str) -> History:
+    """Decodes the text of the history of an obi. Raises CatalogueError if it is not valid."""
     try:
         entries = _history.decode(text)
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
-        raise _broken(error) from error
+        raise CatalogueError(f"the history of {obi} in the catalogue is invalid: {error}", hint=REBUILD) from error
     return History.of(entries)
 
 

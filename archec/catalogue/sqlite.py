@@ -434,7 +434,7 @@ def _head(
     due: int, place: str | None, since: int | None, settled: int | None,
 ) -> Head:  # fmt: skip
     if h is not None:
-        history = history_of(h)
+        history = history_of(h, obi)
     else:
         history = History() if last is None else History((last,), (None if state is None else state.hex(),))
     return Head(obi, history, handle or "", kind or "", stamp, due, place or "", since, settled or 0)

@@ -108,4 +108,4 @@ def history_of(state: ObiState) -> History:
     """The full history for a row of the scan."""
     if state.h is None:
         return History((state.last,), (state.state,))
-    return history_in(state.h)
+    return history_in(state.h, state.id)

@@ -177,7 +177,8 @@ def test_one_part_of_someone_else(catalogue: SQLiteCatalogue, path: Path, table:
     with sqlite3.connect(path) as db:
         db.execute(f"UPDATE {table} SET {'h' if table == 'mi' else dict(DOCUMENTS)[table]} = '[]'")
     db.close()
-    with pytest.raises(CatalogueError):
+    said = "the history of a in the catalogue is invalid" if table == "mi" else "a catalogue document is broken"
+    with pytest.raises(CatalogueError, match=said):
         list(catalogue.all("fobi" if table == "visits" else "tobi"))
 
 
