@@ -68,8 +68,7 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
         found.url = _known_url(request.base_url, work.registry.helpers)
     if not found.url:
         raise BadRequest(f"{request.base_url[:300]!r} is not a URL, DOI, handle or id of a fileset")
-    ids = {**request.ext_ids, "doi": identifier} if identifier is not None else request.ext_ids
-    asked = replace(request, base_url=found.url, ext_ids=ids)
+    asked = replace(request, base_url=found.url, identifier=identifier or "")
     found.helper = work.registry.match(asked, None)
     resource: Resource | None = None
     if found.helper is None:

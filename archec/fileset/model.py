@@ -43,13 +43,15 @@ class IngestStrategy(str, Enum):
 
 class IngestRequest(Struct, frozen=True):
     """One request. ``ext_ids`` are identifiers such as the DOI. ``given`` is the request as received, without secrets,
-    for the result. ``options`` are the journalled options of an earlier ingest; they replace those of the run."""
+    for the result. ``options`` are the journalled options of an earlier ingest; they replace those of the run.
+    ``identifier`` is the DOI or handle that ``base_url`` was resolved from."""
 
     base_url: str
     ingest_type: str = "dataset"
     ext_ids: Mapping[str, Any] = {}
     given: Mapping[str, Any] = {}
     options: Mapping[str, Any] = {}
+    identifier: str = ""
 
 
 class Resource(Struct, frozen=True):

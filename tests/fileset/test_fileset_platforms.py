@@ -197,6 +197,14 @@ def test_a_concept_stands_for_its_newest_version_only_if_asked_for() -> None:
     assert done.value.value.platform_id == "7"
 
 
+def test_the_doi_of_a_concept_stands_for_all_versions_even_if_it_leads_to_one() -> None:
+    url, bodies = "https://zenodo.org/records/7", {"/records/7": {**made.ZENODO, "conceptdoi": "10.5281/zenodo.6"}}
+    helper = ZenodoHelper(ask=answering(bodies))
+    with pytest.raises(FilesetPlatformScopeError, match=r"zenodo\.6 stands for all versions of a record: 7"):
+        helper.process_request(IngestRequest(url, identifier="10.5281/zenodo.6"))
+    assert helper.process_request(IngestRequest(url, identifier="10.5281/zenodo.7")).platform_id == "7"
+
+
 def test_b2share() -> None:
     (file,) = item_of(*CASES["b2share"]).manifest or ()
     assert (file.path, file.platform_url) == ("p q.csv", "https://b2share.eudat.eu/api/files/b/p%20q.csv")

@@ -86,7 +86,8 @@ class GenericHelper(FilesetPlatformHelper):
             raise NoPlatformMatch("there is no landing page")
         url = resource.terminal_url
         page = Page(resource.body, resource.headers.get("content-type", ""))
-        own, names = {"", _key(url), _key(request.base_url)}, request.ext_ids.values()
+        own = {"", _key(url), _key(request.base_url)}
+        names = [name for name in (*request.ext_ids.values(), request.identifier) if name]
 
         def of_page(links: Iterable[TypedLink]) -> list[TypedLink]:
             return [link for link in links if _key(link.anchor) in own]

@@ -87,7 +87,10 @@ class InvenioHelper(FilesetPlatformHelper):
         record = _single(answer.json())
         known = record["id"].word()
         concept = _concept(record)
-        _check_scope(asked, known, concept, follow=follow)
+        work_doi = record["conceptdoi"].text_or_none() or record["parent"]["pids"]["doi"]["identifier"].text_or_none()
+        is_work = bool(work_doi) and request.identifier.lower() == str(work_doi).lower() != str(_doi(record)).lower()
+        named = request.identifier if is_work else asked
+        _check_scope(named, known, is_concept=is_work or asked == concept, follow=follow)
         with identified(known):
             _check_published(record)
             restricted = self.restricted(base, lambda: _check_open(record))
@@ -116,9 +119,7 @@ class InvenioHelper(FilesetPlatformHelper):
             page=record["links"]["self_html"].text_or_none() or record["links"]["html"].text_or_none(),
             bundle=record["links"]["archive"].text_or_none(),
             published=meta["publication_date"].tist() or record["created"].tist(), restricted=restricted,
-            work_doi=(
-                record["conceptdoi"].text_or_none() or record["parent"]["pids"]["doi"]["identifier"].text_or_none()
-            ),
+            work_doi=work_doi,
         )  # fmt: skip
 
 
@@ -157,10 +158,14 @@ def _concept(record: JsonValue) -> str:
     return stated or record["metadata"]["relations"]["version"].first["parent"]["pid_value"].word_or_none() or ""
 
 
-def _check_scope(asked: str, known: str, concept: str, *, follow: bool) -> None:
-    if asked == concept:
+def _doi(record: JsonValue) -> str | None:
+    return record["doi"].text_or_none() or record["pids"]["doi"]["identifier"].text_or_none()
+
+
+def _check_scope(asked: str, known: str, *, is_concept: bool, follow: bool) -> None:
+    if is_concept:
         if not follow:
-            members = [known] if known != concept else []
+            members = [known] if known != asked else []
             raise FilesetPlatformScopeError(f"{asked} stands for all versions of a record", members=members)
     else:
         check_known(asked, known)
@@ -229,7 +234,7 @@ def _item_meta(record: JsonValue, meta: JsonValue) -> dict[str, object]:
     creators = [name for one in meta["creators"].items() if (name := _creator(one))]
     return {
         "date": meta["publication_date"].text_or_none(),
-        "doi": record["doi"].text_or_none() or record["pids"]["doi"]["identifier"].text_or_none(),
+        "doi": _doi(record),
         "creator": creators,
         "description": meta["description"].text_or_none(),
         "version": meta["version"].text_or_none(),
