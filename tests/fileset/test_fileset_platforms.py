@@ -821,6 +821,13 @@ def test_schema_org_and_croissant() -> None:
     assert generic(page(f'<script type="application/ld+json">{about}</script>'.encode())).title == "Prices"
 
 
+def test_a_distribution_may_be_a_mere_url() -> None:
+    data = {"@type": "Dataset", "name": "P", "distribution": ["https://h/p.csv", "on request", "#q", 5]}
+    script = f'<script type="application/ld+json">{json.dumps(data)}</script>'
+    (file,) = generic(page(script.encode())).manifest or ()
+    assert (file.path, file.platform_url) == ("p.csv", "https://h/p.csv")
+
+
 def test_a_repository_that_croissant_names_is_no_file() -> None:
     data = {"@type": "sc:Dataset", "name": "Prices", "distribution": [
         {"@type": "cr:FileObject", "@id": "repo", "name": "repo", "contentUrl": "https://h/tree/main",

@@ -282,7 +282,10 @@ class _Described:
         for stated in self.dataset["distribution"].one_or_more():
             name = stated["@id"].raw if stated.is_object else None
             one = self._nodes.get(name, stated) if isinstance(name, str) and "contentUrl" not in stated else stated
-            if one.is_object and not one["contentUrl"].is_null and one["containedIn"].is_null:
+            if isinstance(one.raw, str) and is_url(one.raw):
+                url = download_url(one, base)
+                yield manifest_file(_name_in(url), None, checksums(), url)
+            elif one.is_object and not one["contentUrl"].is_null and one["containedIn"].is_null:
                 yield _distribution(one, base)
 
 
