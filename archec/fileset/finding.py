@@ -211,7 +211,9 @@ def resolved(identifier: str, resolver: str) -> Generator[Question, PlatformAnsw
         asked.append(name)
         url = f"{resolver.rstrip('/')}/api/handles/{quote(name, safe='/.-_~:;()')}"
         answer = yield Question(url, secret=False)
-        body = answer.json() if answer.status != 404 else JsonValue({"responseCode": _UNREGISTERED})
+        if answer.status not in (200, 404):  # none of which is about the data set
+            raise PlatformHttpError(f"{url}: HTTP {answer.status}{answer.message}")
+        body = answer.json() if answer.status == 200 else JsonValue({"responseCode": _UNREGISTERED})
         code = body["responseCode"]
         if code.raw == _UNREGISTERED:
             raise PlatformNotFound(f"{name} is not registered")

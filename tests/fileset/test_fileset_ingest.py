@@ -973,6 +973,9 @@ def test_of_several_urls_of_a_doi_the_first_by_index_counts(filesets: Filesets, 
     assert register((1, "see the library"), (3, second)) == "success-file"
     assert register((1, "see the library")) == "platform-error"
     assert [register(code=code) for code in (100, 200, 2)] == ["platform-404", "platform-404", "platform-http-error"]
+    for status in (400, 403, 410):
+        platform.bodies["/api/handles/10.1234/a"] = status
+        assert filesets.ingest("10.1234/a")[0].status == "platform-http-error"
 
 
 def test_what_is_not_ready_is_asked_for_again(filesets: Filesets, platform: Platform) -> None:
