@@ -80,6 +80,8 @@ class CommitResult(NamedTuple):
 
 _LARGE = 1 << 17
 """Minimum size in bytes of a file whose writeback starts when it is complete, before its batch is synced."""
+_AHEAD = 1 << 23
+"""Bytes after which the writeback of a larger file starts, so that it is not all left to the sync at its end."""
 _SYNC_THREADS = 16
 _MANY_DIRECTORIES = 16
 _BUFFER = 1 << 18
@@ -110,7 +112,10 @@ class Temp:
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
         self._store.disk.write(self._fd, data, self._where)
+        before = self.digests.size
         self.digests.update(data)
+        if self.digests.size // _AHEAD > before // _AHEAD:
+            self._store.disk.begin_sync(self._fd)
 
     def reread(self) -> None:
         """Adds what an earlier process wrote to the digests. May run in a thread. Raises StorageFailed, after closing

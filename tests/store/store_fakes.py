@@ -57,6 +57,10 @@ class FakeDisk(Disk):
         self.written += len(data)
         super().write(fd, data, path)
 
+    def begin_sync(self, fd: int) -> None:
+        self._note("begin_sync", "")
+        super().begin_sync(fd)
+
     def syncfs(self, fd: int, path: str) -> None:
         self._note("syncfs", path)
         super().syncfs(fd, path)

@@ -61,6 +61,14 @@ def test_what_is_written_is_hashed_and_read_back(layout: Layout, writer: Writer)
     assert temps(layout) == []
 
 
+def test_a_large_file_is_written_to_the_disk_while_it_arrives(layout: Layout, fake_disk: FakeDisk) -> None:
+    with Writer(layout, disk=fake_disk) as writer, writer.temp(TIST, FOO) as temp:
+        for _ in range(20):
+            temp.write(bytes(1 << 20))
+        assert [what for what, _ in fake_disk.log].count("begin_sync") == 2
+        temp.close(sync=True)
+
+
 def test_threads_create_temporary_files_while_others_are_committed(layout: Layout, writer: Writer) -> None:
     def one(n: int) -> Placement:
         return put(writer, TIST + n % 20, f"{FOO}{n}", b"%d" % n)
