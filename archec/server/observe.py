@@ -7,6 +7,7 @@ Data from clients is escaped.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import time
@@ -50,6 +51,8 @@ def log_accesses(where: str, base: Path) -> None:
         handler = logging.StreamHandler(sys.stdout)
     else:
         with storage_errors(base / where):
+            # Refused for a named pipe that nobody reads, for which the handler would wait.
+            os.close(os.open(base / where, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666))
             handler = WatchedFileHandler(base / where, encoding="utf-8")  # reopens the file after a rotation
     handler.setFormatter(logging.Formatter("%(message)s"))
     ACCESS_LOG.addHandler(handler)

@@ -77,14 +77,15 @@ def test_file_names_are_utf_8_in_any_locale(config: Config) -> None:
         ("data/access.tokens", "access token list"),
         ("about.xml", "serve --port 0"),
         ("audit.log", "serve --port 0"),
+        ("access.log", "serve --port 0"),
         ("seal.key", "seal"),
         ("vault/vault.json", "export warc vault"),
         ("pywb.yaml", "serve --pywb pywb.yaml --port 0"),
     ],
 )
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(filled: Config, place: str, command: str) -> None:
-    settings = {"oai.description": ["about.xml"], "access.audit": "audit.log", "seal.key": "seal.key"}
-    own = change(filled, {**settings, "collections": {"own": "$archive"}})
+    files = {"oai.description": ["about.xml"], "access.audit": "audit.log", "server.access_log": "access.log"}
+    own = change(filled, {**files, "seal.key": "seal.key", "collections": {"own": "$archive"}})
     (own.base / "about.xml").write_text('<about xmlns="http://example.org/"/>')
     path = own.base / place
     path.parent.mkdir(exist_ok=True)
