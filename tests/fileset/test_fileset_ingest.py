@@ -973,8 +973,8 @@ def test_of_several_urls_of_a_doi_the_first_by_index_counts(filesets: Filesets, 
     assert register((1, "see the library"), (3, second)) == "success-file"
     assert register((1, "see the library")) == "platform-error"
     assert [register(code=code) for code in (100, 200, 2)] == ["platform-404", "platform-404", "platform-http-error"]
-    for status in (400, 403, 410):
-        platform.bodies["/api/handles/10.1234/a"] = status
+    for code in (400, 403, 410):
+        platform.bodies["/api/handles/10.1234/a"] = code
         assert filesets.ingest("10.1234/a")[0].status == "platform-http-error"
 
 
