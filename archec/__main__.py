@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import NoReturn
@@ -24,6 +25,8 @@ def main() -> NoReturn:
         command_line()
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
+    finally:
+        gc.freeze()  # nothing is left to collect, and looking for it takes longer than a small command
 
 
 if __name__ == "__main__":
