@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +11,9 @@ from typing import NamedTuple
 from archec.catalogue.model import Refipo, Version
 from archec.digest import md5_hex, sha256_hex
 from archec.errors import ArchecError
-from archec.redif.problems import Problem, shown
+from archec.redif.problems import Problem
 from archec.redif.scan import FOUND_BY_SCAN
-from archec.redif.template import canonical_text, difference, fobi_of, parse
+from archec.redif.template import canonical_text, difference, fobis, parse
 from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
@@ -23,9 +22,6 @@ from archec.store.writer import Writer
 _LONGEST_TITLE = 2000
 """Maximum length of a title in the catalogue, in characters; the file in the obi store has the whole title."""
 _LONGEST_KIND = 100
-_MOST_REFS = 100_000
-"""Maximum number of characters of all refipos of one template, about a thousand files. The catalogue keeps them for
-each version."""
 
 
 class Job(NamedTuple):
@@ -101,21 +97,11 @@ def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[Refipo],
     template = parse(text.decode("utf-8", "surrogatepass"), path=path, first_line=line)
     problems = [problem for problem in template.problems if problem.code not in FOUND_BY_SCAN]
     refs: dict[Refipo, None] = {}
-    left = _MOST_REFS
-    lines: tuple[int, ...] = ()
-    for number, raw in enumerate(template.refipos):
-        left -= sum(map(len, raw))
-        if left < 0:
-            message = (
-                f"{template.id} mentions more files than archec follows; those from {len(refs) + 1} on are skipped"
-            )
-            problems.append(Problem(shown(path), line, "too-many-files", message))
-            break
-        fobi = fobi_of(raw, path, line, template.id)
-        if isinstance(fobi, Problem):
-            lines = lines or template.refipo_lines
-            problems.append(replace(fobi, line=lines[number]))
+    for found in fobis(template, path):
+        if isinstance(found, Problem):
+            problems.append(found)
         else:
+            raw, fobi = found
             refs[Refipo(fobi, *raw[1:])] = None
     return template.kind[:_LONGEST_KIND], template.title[:_LONGEST_TITLE], list(refs), problems
 

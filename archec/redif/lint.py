@@ -25,7 +25,7 @@ from archec.redif.problems import Problem, shown
 from archec.redif.scan import FOUND_BY_SCAN, scan, template_starts
 from archec.redif.schema import KINDS, REQUIRED, Family, spec_of, usual_specs
 from archec.redif.source import read_file
-from archec.redif.template import Template, fobi_of, parse_blob
+from archec.redif.template import Template, fobis, parse_blob
 
 _MAX_HANDLE = 120
 _HANDLE_SIGNS = re.compile(r"[A-Za-z0-9!\"%&'()*+,\-./:<>=?@\\_`{}~]+")
@@ -202,10 +202,7 @@ def _template_problems(template: Template, path: str) -> Iterator[Problem]:
     if template.id:
         yield from _handle_problems(template, path)
     yield from _field_problems(template, where)
-    for refipo, at in zip(template.refipos, template.refipo_lines, strict=True):
-        fobi = fobi_of(refipo, path, at, template.id)
-        if isinstance(fobi, Problem):
-            yield fobi
+    yield from (found for found in fobis(template, path) if isinstance(found, Problem))
 
 
 def _handle_problems(template: Template, path: str) -> Iterator[Problem]:

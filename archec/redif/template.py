@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate, pairwise, repeat
 from operator import itemgetter
@@ -33,6 +34,9 @@ _FILE_URL = re.compile(rb"(?:[A-Za-z0-9#-]*-)?file-url[ \t]*:", re.I)
 _FIELD_LINE = re.compile(rb"([A-Za-z][A-Za-z0-9#-]*)[ \t]*:(?!//)")
 _USUAL = 100
 """Maximum length of a ``Template-Type:`` whose meaning is cached, in characters."""
+_MOST_REFIPOS = 100_000
+"""Maximum number of characters of all refipos of one template, about a thousand files. The catalogue keeps them for
+each version."""
 _name = itemgetter(0)
 
 
@@ -140,6 +144,25 @@ def fobi_of(refipo: RawRefipo, path: str, line: int, handle: str) -> str | Probl
         return normalise_url(refipo.url_raw)
     except BadName as error:
         return Problem(shown(path), line, "bad-url", f"a File-URL{of}: {error.message}")
+
+
+def fobis(template: Template, path: str) -> Iterator[tuple[RawRefipo, str] | Problem]:
+    """Each refipo with the id of the fobi that it refers to, or what is wrong with it. If there are more than archec
+    follows, the last one is the problem that says so."""
+    left = _MOST_REFIPOS
+    lines: tuple[int, ...] = ()
+    for number, raw in enumerate(template.refipos):
+        left -= sum(map(len, raw))
+        if left < 0:
+            what = f"{template.id} mentions more files than archec follows; those from {number + 1} on are skipped"
+            yield Problem(shown(path), template.line, "too-many-files", what)
+            return
+        fobi = fobi_of(raw, path, template.line, template.id)
+        if isinstance(fobi, Problem):
+            lines = lines or template.refipo_lines
+            yield replace(fobi, line=lines[number])
+        else:
+            yield raw, fobi
 
 
 def as_json(template: Template) -> dict[str, object]:

@@ -50,6 +50,7 @@ def test_nothing_to_say(tmp_path: Path) -> None:
         ("RePEc:aaa:ssssss:1", "RePEc:bbb:ssssss:1", "misplaced", 6),
         ("http://example.org/1.pdf", "file:///C:/1.pdf", "bad-url", 4),
         ("http://example.org/1.pdf", "", "empty-url", 4),
+        ("http://example.org/1.pdf", "http://example.org/1\nFile-URL: x" * 9000, "too-many-files", 1),
         ("ReDIF-Paper", "redif-ppaer", "unknown-type", 1),
         ("Title: T\n", "Title: T\nFile-Title: x\n", "unknown-field", 4),
         ("Title: T\n", "Title: T\nFavourite-Colour: x\n", "unknown-field", 4),
