@@ -37,9 +37,9 @@ class Step:
     grouped: bool
 
     async def rows(self, query: Query, errors: Errors) -> Iterator[Row]:
-        """The merged rows of all sources that answer in time."""
-        local = [one for one in self.local if query.wants(one.name)]
-        remote = [one for one in self.remote if query.wants(one.name)]
+        """The merged rows of all sources that answer in time. Those that failed for the same request are not asked."""
+        local = [one for one in self.local if query.wants(one.name) and one not in errors.failed]
+        remote = [one for one in self.remote if query.wants(one.name) and one not in errors.failed]
         if not remote and is_short(query):
             try:
                 return merge_rows([part for one in local for part in one.parts(query, errors, at_once=True)], query)

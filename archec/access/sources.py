@@ -24,11 +24,12 @@ LEFT_OUT = f"left out for {_PAUSE:g} s after {_FAILURES} failures"
 class Errors(dict[str, str]):
     """Error messages by source. What is set for one source is joined: several of its files may fail, and steps of a
     sequence may share a name. At most about ``_MAX_REASONS`` characters are kept per source. No more records are
-    requested from ``silent`` sources."""
+    requested from ``silent`` sources, and no more rows from those that have ``failed``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.silent: set[str] = set()
+        self.failed: set[Source] = set()
 
     def __setitem__(self, name: str, reason: str) -> None:
         known = self.get(name, "")
@@ -49,6 +50,7 @@ class Source:
     def failed(self, reason: str, errors: Errors) -> None:
         """Notes that it did not answer."""
         errors[self.name] = reason
+        errors.failed.add(self)
 
     @property
     def is_out(self) -> bool:
@@ -96,7 +98,7 @@ class ServerSource(Source):
 
     def failed(self, reason: str, errors: Errors) -> None:
         self.health.failed()
-        errors[self.name] = reason
+        super().failed(reason, errors)
 
     @property
     def is_out(self) -> bool:

@@ -424,6 +424,23 @@ def test_a_group_answers_with_what_came_in_time(get: httpx.Client) -> None:
     assert get.get("/many/list_sources").json()["left_out"] == ["hang", "drip", "flood"]
 
 
+def test_an_index_that_hangs_is_asked_once_for_a_memento(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response(U, STAMPS[0], b"near")
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    with archives() as far:
+        hangs = f"cdx+{far.url}/hangs-cdx"
+        group = f"{{index_group: {{near: a.cdxj, far: '{hangs}'}}, resource: ./w, index_timeout: 0.3}}"
+        steps = f"[{{index: '{hangs}', index_timeout: 0.3}}, {{index: a.cdxj, resource: ./w}}]"
+        collections = f"collections: {{g: {group}, s: {{sequence: {steps}}}}}"
+        config = configured(tmp_path, f"{collections}\naccess: {{open: content}}")
+        with serving(config) as base, client(base, "") as get:
+            for name in ("g", "s"):
+                answer = get.get(f"/{name}/{STAMPS[0]}id_/{U}")
+                assert (answer.text, "no answer" in answer.headers["reserrors"]) == ("near", True)
+        assert len(far.asked) == 2
+
+
 def test_a_sequence_falls_through(get: httpx.Client) -> None:
     assert [row["timestamp"] for row in found(get, "seq")] == list(STAMPS)
     assert record(get.get(f"/seq/resource?url={U}")).payload == b"first"
