@@ -20,7 +20,7 @@ class SourceFailed(ArchecError):
 
 
 class NotInTime(SourceFailed):
-    """The server of a source timed out, or sent more than is waited for: no other row of that source is tried."""
+    """The server of a source timed out, or sent more than is waited for: it is not asked again for the same request."""
 
 
 class MayBlock(Exception):

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from anyio import to_thread
 
-from archec.access.errors import SourceFailed
+from archec.access.errors import NotInTime, SourceFailed
 from archec.access.index_files import IndexFile, skip_mark
 from archec.access.posts import Asked
 from archec.access.query import key_of
@@ -125,6 +125,7 @@ class WarcLoader:
             return None
         size = int(length) if _NUMBER.fullmatch(length) else 0
         reasons: list[str] = []
+        failure: type[SourceFailed] = SourceFailed
         for place in await self._places(filename):
             try:
                 pieces = self._pieces(place, int(offset), size)
@@ -136,7 +137,8 @@ class WarcLoader:
                 return record
             except SourceFailed as error:
                 reasons.append(f"{filename}: {error.message}")
-        raise SourceFailed("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
+                failure = NotInTime if isinstance(error, NotInTime) else failure
+        raise failure("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
 
     async def slice(self, filename: str, offset: int, length: int) -> AsyncIterator[bytes]:
         """Returns the bytes of a range of a file. Raises SourceFailed."""

@@ -160,13 +160,13 @@ class RangeReader:
                 yield piece
 
     async def _in_time(self, answer: Awaitable[T], seconds: float) -> T:
-        """Awaits with a timeout. Raises SourceFailed. ``seconds`` is what remains of the server's time."""
+        """Awaits with a timeout. Raises NotInTime. ``seconds`` is what remains of the server's time."""
         try:
             with in_time(seconds):
                 return await answer
         except NotInTime as error:
             self._health.failed()
-            raise SourceFailed(f"no answer within {self._seconds:g} s") from error
+            raise NotInTime(f"no answer within {self._seconds:g} s") from error
 
 
 def _is_memento(response: Response) -> bool:

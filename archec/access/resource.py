@@ -87,10 +87,9 @@ async def _try(lookup: Lookup, step: Step, row: Row, asked: Asked = _GET) -> Rec
     ``errors``. Raises Refused unless the viewer may have both what the row names and what the record says it is."""
     errors = lookup.errors
     lookup.viewer.check_content(row)
-    if row.origin.source in errors.silent:
-        return None
     reasons: list[str] = []
-    for loader in step.loaders:
+    loaders = [one for one in step.loaders if (one, row.origin.source) not in errors.silent]
+    for loader in loaders:
         try:
             record = await loader.load(row, asked)
             if record is not None:
@@ -102,8 +101,9 @@ async def _try(lookup: Lookup, step: Step, row: Row, asked: Asked = _GET) -> Rec
         except SourceFailed as error:
             reasons.append(error.message)
             if isinstance(error, NotInTime):
-                errors.silent.add(row.origin.source)
-    errors[row.origin.source] = "; ".join(reasons) or "no entry of 'resource' can load it"
+                errors.silent.add((loader, row.origin.source))
+    if reasons or len(loaders) == len(step.loaders):
+        errors[row.origin.source] = "; ".join(reasons) or "no entry of 'resource' can load it"
     return None
 
 

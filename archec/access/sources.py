@@ -23,12 +23,13 @@ LEFT_OUT = f"left out for {_PAUSE:g} s after {_FAILURES} failures"
 
 class Errors(dict[str, str]):
     """Error messages by source. What is set for one source is joined: several of its files may fail, and steps of a
-    sequence may share a name. At most about ``_MAX_REASONS`` characters are kept per source. No more records are
-    requested from ``silent`` sources, and no more rows from those that have ``failed``."""
+    sequence may share a name. At most about ``_MAX_REASONS`` characters are kept per source. ``silent``
+    are loaders that timed out, with the source of the row: they are not tried again. Sources that have ``failed`` are
+    not asked again."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.silent: set[str] = set()
+        self.silent: set[tuple[object, str]] = set()
         self.failed: set[Source] = set()
 
     def __setitem__(self, name: str, reason: str) -> None:

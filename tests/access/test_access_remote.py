@@ -536,6 +536,19 @@ def test_a_server_that_gives_no_record_in_time_is_asked_once(get: httpx.Client, 
         assert loaded.elapsed.total_seconds() < 5
 
 
+def test_a_server_that_gives_no_warc_file_in_time_is_asked_once(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "b.warc.gz")
+    crawl.response(U, "20160101000000", b"near")
+    gone = [line(U, stamp, filename="a.warc", offset="0", length="9") for stamp in STAMPS]
+    write_index(tmp_path / "a.cdxj", [*gone, *crawl.close()])
+    with archives() as far:
+        resource = f"resource: ['{far.url}/hangs/', ./w], index_timeout: 0.3"
+        text = f"collections: {{a: {{index: a.cdxj, {resource}}}}}\naccess: {{open: content}}"
+        with serving(configured(tmp_path, text)) as base, client(base, "") as get:
+            assert record(get.get(f"/a/resource?url={U}")).payload == b"near"
+        assert len(far.asked) == 1
+
+
 def test_a_server_that_sends_without_end_is_asked_once(
     get: httpx.Client, there: Archives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
