@@ -148,12 +148,14 @@ def _held(record: Record, status: int, size: int) -> _HeldPart | None:
 
 
 def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> Iterator[tuple[bytes, bytes]]:
+    target = joined(url, location) if (location := record.http_header("location")) else ""
+    if target:
+        yield b"location", f"{at.base}/{stamp}id_/{as_uri(target)}".encode("ascii")
     for name, value in record.http_headers() if record.http else []:
         lowered = name.lower()
         if not HEADER_NAME.fullmatch(name) or lowered == "content-type":
             continue
-        if lowered == "location" and (target := joined(url, value)):
-            yield b"location", f"{at.base}/{stamp}id_/{as_uri(target)}".encode("ascii")
+        if lowered == "location" and target:
             continue  # no second one: clients take a prefixed header for one more of that name
         data = _CONTROL.sub(b"?", value.encode("utf-8", "surrogateescape"))
         yield f"{_ORIG}{lowered}".encode("ascii"), data

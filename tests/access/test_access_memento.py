@@ -41,6 +41,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     crawl.response("http://a.org/moved", STAMPS[0], b"", status="301 Moved", headers={"Location": "/x?a=1&b=2"})
     crawl.response("http://a.org/gone", STAMPS[0], b"gone", status="404 Not Found")
     crawl.response("http://a.org/odd", STAMPS[0], b"go away", status="999 Denied")
+    twice = b"HTTP/1.1 302 Found\r\nLocation: /first\r\nLocation: /second\r\n\r\n"
+    crawl.octets("http://a.org/twice", STAMPS[0], twice)
     latin = b"HTTP/1.1 302 Found\r\nLocation: /\xe9?\xc3\xa9\r\nX-Name: caf\xe9\r\n\r\n"
     crawl.octets("http://a.org/latin", STAMPS[0], latin)
     crawl.response("http://a.org/Case", STAMPS[0], b"", status="301 Moved", headers={"Location": "/case"})
@@ -220,6 +222,8 @@ def test_redirects_failures_chunks_and_templates(base: str, get: httpx.Client) -
     assert moved.status_code == 301
     assert moved.headers["location"] == f"{base}/a/{STAMPS[0]}id_/http://a.org/x?a=1&b=2"
     assert "x-archive-orig-location" not in moved.headers
+    twice = get.get(f"/a/{STAMPS[0]}id_/http://a.org/twice")
+    assert twice.headers["location"] == f"{base}/a/{STAMPS[0]}id_/http://a.org/first"
     odd = get.get(f"/a/{STAMPS[0]}id_/http://a.org/odd")
     assert (odd.status_code, odd.content, "memento-datetime" in odd.headers) == (502, b"go away", True)
     gone = get.get(f"/a/{STAMPS[0]}id_/http://a.org/gone")
