@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-_RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.I)
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3]) *(?:\..*)?", re.I)
+"""Names of devices of Windows."""
 _MEANT = re.compile(r"-$|[~$]|%.+%")
 """What a path must not begin with: ``md5sum -c`` takes it for stdin, readers of data packages for a home or a
 variable."""

@@ -99,8 +99,10 @@ def test_paths_that_clash_become_different_ones() -> None:
 @pytest.mark.parametrize(("sent", "safe"), [
     ("-", "_-"), ("~$data.xlsx", "_~$data.xlsx"), ("$HOME/x", "_$HOME/x"), ("%a%.csv", "_%a%.csv"),
     ("nb\u00a0", "nb"), ("x\u3000/y", "x/y"), ("-\u3000", "_-"), ("~" * 255, "_" + "~" * 254),
+    ("COM\u00b9", "_COM\u00b9"), ("a/lpt\u00b2.csv", "a/_lpt\u00b2.csv"), ("CONIN$", "_CONIN$"),
+    ("nul .txt", "_nul .txt"),
 ])  # fmt: skip
-def test_paths_that_validators_take_for_something_else_are_changed(sent: str, safe: str) -> None:
+def test_paths_that_programs_take_for_something_else_are_changed(sent: str, safe: str) -> None:
     (found,) = safe_paths([sent])
     assert found.path == safe
     assert found.problem
