@@ -41,6 +41,7 @@ from archec.fileset.status import (
     FilesetProblem,
     PlatformError,
     PlatformGone,
+    PlatformHttpError,
     PlatformNotFound,
     PlatformRestrictedError,
 )
@@ -688,6 +689,15 @@ def test_a_list_that_changes_while_it_is_read_is_an_error(name: str) -> None:
 def test_a_folder_in_itself_is_an_error() -> None:
     with pytest.raises(PlatformError, match="does not come to an end"):
         item_of(OsfHelper, CASES["osf"][1], {**made.OSF, "/d1/": made.OSF_FOLDER})
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("osf", "/d1/"), ("dryad", "/versions/9/files"), ("dspace7", "/bitstreams")]
+)
+def test_a_list_of_files_that_is_gone_is_not_the_data_set(name: str, part: str) -> None:
+    cls, url, bodies = CASES[name]
+    with pytest.raises(PlatformHttpError, match="HTTP 410"):
+        item_of(cls, url, {**bodies, part: 410})
 
 
 def test_a_folder_on_another_host_is_not_asked_for() -> None:

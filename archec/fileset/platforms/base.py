@@ -396,6 +396,8 @@ def paged_files(
             raise PlatformError(f"{page[:300]}: the list of files does not come to an end")
         asked.add(page)
         answer = yield Question(page)
+        if answer.status == 410:  # a directory that was removed while the list was read; the data set is there
+            raise PlatformHttpError(f"{page[:300]}: HTTP {answer.status}{answer.message}")
         body = answer.json()
         more = list(files(rows(body)))
         there = {(file.path, file.platform_url) for file in more if file.platform_url is not None}
