@@ -1181,6 +1181,21 @@ def test_forms_of_urls_lead_to_the_same_question(url: str, asked: str) -> None:
     assert question.url.partition("?")[0].endswith(asked) or question.url.endswith(asked)
 
 
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("figshare", "https://figshare.com/articles/dataset/p/123456/{}"), ("dataverse", DV + "&version={}"),
+        ("mendeley", "https://data.mendeley.com/datasets/abc123/{}"), ("hal", "https://hal.science/hal-01234567v{}"),
+    ],
+)  # fmt: skip
+def test_a_version_with_thousands_of_digits_is_none(name: str, url: str) -> None:
+    cls, _, bodies = CASES[name]
+    with pytest.raises((FilesetPlatformScopeError, PlatformNotFound)):
+        item_of(cls, url.format("9" * 5000), bodies)
+    with pytest.raises(PlatformNotFound):
+        item_of(OpenIcpsrHelper, PROJECT.replace("V1", "V" + "9" * 5000), {"/view": PAGE})
+
+
 def test_a_doi_of_another_publisher_is_no_id_of_a_record() -> None:
     assert Registry({}).match(IngestRequest("https://zenodo.org/doi/10.1016/j.x.2020.01.001"), None) is None
 

@@ -55,7 +55,7 @@ class FigshareHelper(FilesetPlatformHelper):
     shows_all: ClassVar[bool] = False
     pattern = re.compile(
         rf"/(?:articles|datasets|ndownloader/items)/(?:.*/)?({_NUMBER}|{_UUID})"
-        r"(?:/(?:versions/)?(?P<version>[0-9]+))?(?:/files)?/?$"
+        r"(?:/(?:versions/)?(?P<version>[0-9]{1,9}))?(?:/files)?/?$"
     )
     collections = re.compile(rf"/(collections|projects)/(?:.*/)?({_NUMBER}|{_UUID})(?:/[0-9]+)?(?:/articles)?/?$")
 

@@ -22,6 +22,7 @@ from archec.fileset.platforms.base import (
 from archec.fileset.status import FilesetPlatformScopeError, PlatformError
 
 _DEEPEST = 100
+_VERSION = re.compile("[0-9]{1,9}")
 _NAMED = re.compile(r"/datasets/([a-z0-9]+)/")
 
 
@@ -32,12 +33,12 @@ class MendeleyHelper(FilesetPlatformHelper):
     hosts = ("data.mendeley.com",)
     api = "/public-api"
     pages = ("/datasets/{work}", "/datasets/{work}/{version}")
-    pattern = re.compile(r"/datasets/([a-z0-9]+)(?:/(?P<version>[0-9]+)(?:/files/.*)?)?/?$")
+    pattern = re.compile(r"/datasets/([a-z0-9]+)(?:/(?P<version>[0-9]{1,9})(?:/files/.*)?)?/?$")
 
     def version_in(self, url: str) -> str:
         """The version in the path; in the query of a URL of the API."""
         version = super().version_in(url) or query_of(url).get("version", "")
-        return version if version.isdecimal() else ""
+        return version if _VERSION.fullmatch(version) else ""
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the data set, and for the names of its directories if it has any."""

@@ -32,7 +32,9 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
     hosts = ("www.openicpsr.org", "openicpsr.org", "deposit.icpsr.umich.edu")
     secret_header = ("Cookie", "{}")
     pages = ("/openicpsr/project/{work}", "/openicpsr/project/{work}/version/{version}/view")
-    pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/([Vv][0-9]+))?")
+    pattern = re.compile(
+        r"/(?:openicpsr/)?project/([0-9]+)(?![0-9])(?:/version/([Vv][0-9]{1,9})(?![0-9])|(?!/version/))"
+    )
 
     def id_in(self, url: str) -> str:
         """The ids of the project and its version, if the URL has one."""
