@@ -124,7 +124,9 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
         raise NotHeld(f"{obi.id}: not held at {iso(when)}: {why}", hint=hint)
     tist, state = entry
     if state is None:
-        raise NotHeld(f"{obi.id}: not held at {iso(when)}: it was lost {iso(tist)} ({tist})")
+        before = obi.history.entry_at(tist - 1)
+        hint = f"'archec get --at {tist - 1}' gives what was held until then" if before and before[1] else ""
+        raise NotHeld(f"{obi.id}: not held at {iso(when)}: it was lost {iso(tist)} ({tist})", hint=hint)
     version = obi.versions.get(state)
     try:
         located = _locate(archive, obi, tist)
