@@ -280,7 +280,8 @@ def parse_fileset(text: str) -> FilesetId:
 
 # -- handles, and ids of any kind -------------------------------------------------------------------
 
-_STORE_NAME = re.compile(r"(?:RePEc%3A|(?:https?|ftp)%3A%2F%2F)", re.I)
+_STORE_NAME = re.compile(r"(?:RePEc%3A|fileset%3A|(?:https?|ftp)%3A%2F%2F)", re.I)
+_STORE_PATH = re.compile(r"(?:.*/)?[0-9]{3}/[0-9]{3}/[0-9]+/(?:[0-9a-f]{2}/)?([^/]+)", re.S)
 
 
 def normalise_handle(raw: str) -> str:
@@ -332,15 +333,17 @@ def normalise(raw: str) -> tuple[Literal["tobi", "fobi", "fileset"], str]:
 def typed(raw: str) -> str:
     """The id in typed or pasted text.
 
-    Removes ``<...>`` around it and ``URL:`` before it, and unescapes a name in the obi store. Anything else is returned
-    unchanged.
+    Removes ``<...>`` around it and ``URL:`` before it, and unescapes a name in the obi store, also one with its
+    directories. Anything else is returned unchanged.
     """
     text = raw.strip()
     if text[:1] == "<" and text[-1:] == ">":
         text = text[1:-1].strip()
     if text[:4].lower() == "url:":
         text = text[4:].lstrip()
-    if _STORE_NAME.match(text):
+    path = None if is_url(text) else _STORE_PATH.fullmatch(text)
+    name = path[1] if path else text
+    if _STORE_NAME.match(name):
         with suppress(BadName):
-            text = unescape(text)
+            text = unescape(name)
     return text

@@ -189,6 +189,9 @@ def test_perls_own_escaping_gives_the_same() -> None:
     [
         (" <http://h/x> ", "http://h/x"), ("<URL:http://h/x>", "http://h/x"), ("url: http://h/x", "http://h/x"),
         ("RePEc%3Aaaa%3As%3A1", "RePEc:aaa:s:1"), ("http%3A%2F%2Fh%2Fa%2520b", "http://h/a%20b"),
+        ("345/012/9871/RePEc%3Aaaa%3As%3A1", "RePEc:aaa:s:1"), ("archive/345/012/9871/0f/http%3A%2F%2Fh", "http://h"),
+        ("fileset%3Azenodo%3Azenodo.org%3A1", "fileset:zenodo:zenodo.org:1"), ("345/012/9871/x", "345/012/9871/x"),
+        ("http://h/345/012/9871/RePEc%3Aa", "http://h/345/012/9871/RePEc%3Aa"),
         ("http://h/a%3Ab", "http://h/a%3Ab"), ("RePEc:aaa:s:%3A", "RePEc:aaa:s:%3A"), ("RePEc%3A%zz", "RePEc%3A%zz"),
         ("<", "<"), ("", ""),
     ],

@@ -81,6 +81,12 @@ def test_history_of_files(demo: Config, urls: dict[str, str]) -> None:
     value = history(demo, urls["goes away"])
     assert [i["kind"] for i in value["incidences"]] == ["appeared", "lost"]  # type: ignore[attr-defined]
     assert value["held"] is False
+    done = archec_inline(demo, "get", urls["goes away"])
+    until = value["incidences"][1]["tist"] - 1  # type: ignore[index]
+    assert (done.code, f"'archec get --at {until}' gives what was held until then" in done.err) == (7, True)
+    assert archec_inline(demo, "get", urls["goes away"], "--at", str(until)).out.startswith(b"%PDF")
+    value = history(demo, value["incidences"][0]["path"])  # type: ignore[index]
+    assert value["id"] == urls["goes away"]
     value = history(demo, urls["chain"])
     assert value["incidences"][0]["redirects"] == [  # type: ignore[index]
         [urls["chain"] + "/latest", 302], [urls["chain"].replace("/go/5", "/papers/tolls.pdf"), 301],
