@@ -64,7 +64,7 @@ def opened_oai(archive: Archive) -> Iterator[OaiCapability]:
     with closing(open_index(config.database, config.path(config.oai.index))) as index:
         repository = make_repository(config, index, ItemReader(archive))
         if repository.domain == NOWHERE:
-            _log.warning("%s before the first harvest", _remedy(repository.base_url))
+            _log.warning("/oai: %s before the first harvest", _remedy(repository.base_url))
         follower = Follower(
             archive.catalogue,
             index,
