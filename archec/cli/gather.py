@@ -73,8 +73,8 @@ _MOST_NAMED = 20
 @click.option(
     "--repeated",
     type=FILE,
-    help="List handles that occur more than once in the data set: how often, and where, the template that counts "
-    "first. In one file that is the last one.",
+    help="Write to FILE which handles occur more than once in the data set, how often, and where: first the template "
+    "that counts (of those in one file, the last).",
 )
 @click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")
