@@ -130,7 +130,9 @@ def _fixity(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         yield "fixity", f"the record of checks is damaged: {fixity.damaged}; archec verify starts over"
         return
     oldest = (
-        f"the oldest check is of {iso(fixity.oldest)}" if fixity.oldest is not None else "nothing has been checked yet"
+        f"the oldest check is of {iso(fixity.oldest)}"
+        if fixity.oldest is not None
+        else "nothing has been checked yet: archec verify"
     )
     yield "fixity", oldest
     if fixity.bad:
@@ -140,7 +142,7 @@ def _fixity(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         never = f"{fixity.never.objects:,} objects ({human_size(fixity.never.bytes)}) never"
         yield "", f"of {fixity.whole.objects:,} objects {', '.join(parts)}; {never}"
     if fixity.uncounted:
-        yield "", f"{counted(fixity.uncounted, 'journal')} not counted there yet: archec check"
+        yield "", f"{counted(fixity.uncounted, 'journal')} not included yet: archec check"
     if not fixity.structures:
         yield "structure", "not checked yet: archec check"
     for one in fixity.structures:
