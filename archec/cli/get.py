@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "--output",
     type=NamedPath(dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Write to this file, atomically; default: stdout, only text on a terminal; -: anything.",
+    help="Write to this file, atomically; default: stdout, where a terminal gets text only; -: stdout in any case.",
 )
 @config_option
 def get(obi: str, tist: int | None, output: Path | None, config_file: Path | None) -> None:
