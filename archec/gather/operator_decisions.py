@@ -124,7 +124,9 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
             )
         tobis = _chosen(catalogue, data_set.run, "tobi", wanted) if data_set is not None and not retracted else set()
         if not (files or tobis):
-            raise NotHeld(f"run {run} ({iso(run)}) does not hold back these losses", hint="'archec losses' lists them")
+            which = f" of {', '.join(sorted(wanted))}" if wanted else ""
+            hint = "'archec losses' lists what is held back"
+            raise NotHeld(f"run {run} ({iso(run)}) holds back no losses{which}", hint=hint)
         with deciding(archive, "losses", {"run": run, "accept": sorted(wanted)}) as decision:
             report, back = decision.report, set[str]()
             if files:
