@@ -15,7 +15,7 @@ from archec.archive.runs import newest_gathering, run_named
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS, Kind
 from archec.cli.common import WHEN, opened, report_options, warn_if_unknown
-from archec.errors import UsageError
+from archec.errors import BadName, UsageError
 from archec.export.units import UnitSelection, selection
 from archec.report import changes as incidences
 from archec.report.changes import ChangesQuery, Incident, text_diff
@@ -66,12 +66,12 @@ def changes(
         warn_if_unknown(of.catalogue, UnitSelection(query.archive))
         if until is not None:
             end = _run(of.catalogue, until)
-            query = query._replace(until_run=end) if end is not None else query._replace(until=parse_when(until))
+            query = query._replace(until_run=end) if end is not None else query._replace(until=_when("--until", until))
         run = _run(of.catalogue, since) if since is not None else None
         if run is not None:
             found = incidences.changes_of_runs(of.catalogue, run, query)
         else:
-            query = query._replace(since=parse_when(since) if since is not None else 0)
+            query = query._replace(since=_when("--since", since) if since is not None else 0)
             if query.until < query.since:
                 raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --until must be later than --since")
             found = incidences.changes(of.catalogue, query)
@@ -81,6 +81,13 @@ def changes(
 def _run(catalogue: Catalogue, text: str) -> int | None:
     run = run_named(lambda: newest_gathering(catalogue), text)
     return run if run is not None and catalogue.run(run) is not None else None
+
+
+def _when(option: str, text: str) -> int:
+    try:
+        return parse_when(text)
+    except BadName as error:
+        raise UsageError(f"{option}: {error.message}", hint=error.hint) from error
 
 
 def _value(one: Incident) -> dict[str, Any]:
