@@ -46,4 +46,4 @@ class Refused(ArchecError):
 
 def unauthorized() -> Refused:
     """The refusal of a client without a valid token. It is the same whatever was requested."""
-    return Refused(401, "A token is needed", CHALLENGE)
+    return Refused(401, "A valid token is needed", CHALLENGE)

@@ -270,7 +270,7 @@ def test_where_nothing_can_be_visible_nothing_is_asked(tmp_path: Path) -> None:
             for path in PATHS:
                 for one in (path, path.replace("/a", "/nowhere", 1), f"{path}&collection=nowhere"):
                     answer = get.get(one.replace("x.org", "a.org"))
-                    assert (answer.status_code, answer.text) == (401, '{"message": "A token is needed"}\n'), one
+                    assert (answer.status_code, answer.text) == (401, '{"message": "A valid token is needed"}\n'), one
             assert not remote.asked
             assert get.get("/a/index?url=y.org").status_code == get.get("/a/index?url=z.org").status_code == 401
             assert len(remote.asked) == 2
