@@ -186,9 +186,9 @@ class SQLiteCatalogue(Database, Catalogue):
         """All rows of a query. Raises :class:`CatalogueError` for values of types that archec does not write: SQLite
         allows any type in any column, and a flipped bit makes one of another."""
         rows: list[Row] = found.fetchall()
-        for (name, *_), values in zip(found.description or (), zip(*rows, strict=True), strict=False):
-            if name in _TYPES and not _TYPES[name].issuperset(map(type, values)):
-                wrong = next(value for value in values if type(value) not in _TYPES[name])
+        for place, (name, *_) in enumerate(found.description or ()):
+            if name in _TYPES and not _TYPES[name].issuperset(map(type, map(itemgetter(place), rows))):
+                wrong = next(row[place] for row in rows if type(row[place]) not in _TYPES[name])
                 raise CatalogueError(f"{self.path}: the catalogue is damaged: {wrong!r:.80} as {name}", hint=_REBUILD)
         return rows
 

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,19 @@ def test_ids_that_are_no_texts(catalogue: SQLiteCatalogue, path: Path) -> None:
     for read in (catalogue.incidences("tobi"), catalogue.all("fobi"), catalogue.due(5)):
         with pytest.raises(CatalogueError, match=r"the catalogue is damaged: b'\\xff' as id"):
             list(read)
+
+
+def test_values_are_checked_without_copies_of_them(catalogue: SQLiteCatalogue) -> None:
+    """A host may have a million files, which are read at once."""
+    sql = "WITH RECURSIVE n(tist) AS (SELECT 1 UNION ALL SELECT tist + 1 FROM n LIMIT 50000) SELECT tist FROM n"
+    tracemalloc.start()
+    try:
+        found = catalogue.fetch(sql)
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 50_000
+    assert most - held < 1_000_000
 
 
 @pytest.mark.parametrize("table", ["mi", "versions", "entries", "visits"])
