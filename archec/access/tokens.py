@@ -99,10 +99,11 @@ def token_path(config: Config) -> Path:
     path = config.path(config.access.tokens)
     if not config.access.tokens:
         raise ConfigError(f"{config.place('access.tokens')}: is empty", hint="set it to the path of the token file")
-    real, store = path.resolve(), config.store_path.resolve()
+    real, store = (Path(os.path.realpath(one)) for one in (path, config.store_path))
     if store in (real, *real.parents):
         raise ConfigError(f"{config.place('access.tokens')}: {path} is in the archive", hint="use a place outside it")
-    if config.database.startswith("sqlite:") and real == sqlite_path(config.database, config.base).resolve():
+    catalogue = sqlite_path(config.database, config.base) if config.database.startswith("sqlite:") else None
+    if catalogue is not None and real == Path(os.path.realpath(catalogue)):
         raise ConfigError(f"{config.place('access.tokens')}: {path} is the catalogue", hint="use another file")
     return path
 

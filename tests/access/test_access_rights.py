@@ -203,9 +203,11 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> Non
         pass
     (tmp_path / "archive").mkdir()
     (tmp_path / "link").symlink_to("archive")
+    (tmp_path / "loop").symlink_to("loop")
     text = f"{COLLECTIONS}database: sqlite:///own.sqlite\n"
     for place, told in (("archive/tokens", "is in the archive"), ("link/tokens", "is in the archive"),
-                        ("archive", "is in the archive"), ("own.sqlite", "is the catalogue")):  # fmt: skip
+                        ("archive", "is in the archive"), ("own.sqlite", "is the catalogue"),
+                        ("loop", "loop: cannot be read")):  # fmt: skip
         wrong = configured(tmp_path, f"{text}access: {{tokens: {place}}}")
         with pytest.raises(ConfigError, match=told), serving(wrong):
             pass
