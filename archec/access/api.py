@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from urllib.parse import quote, unquote
 
 from anyio import to_thread
@@ -22,7 +23,8 @@ from archec.access.posts import Asked, PostedBody, parse_request, url_of_request
 from archec.access.query import Query, all_of, parse_query, whole_url
 from archec.access.record import ClosedOnFailure
 from archec.access.replay import answer_replay
-from archec.access.resource import answer_record, load
+from archec.access.resource import Loaded, answer_record, load
+from archec.access.rows import Row
 from archec.access.stamps import checked, from_http_date, last_moment
 from archec.access.viewer import Viewer
 from archec.access.warc_ranges import answer_slice
@@ -124,13 +126,15 @@ class Api:
             return memento.no_memento(lookup)
         if given is None and not rest.startswith("id_/"):
             return memento.timegate(at, view, await to_thread.run_sync(lookup.collection.lost, url), lookup.errors)
-        stamp = view.chosen.timestamp
-        if given is not None and stamp != given[1]:
-            if not await memento.is_held(lookup, url, given[1]):
+        wanted = view.chosen.timestamp
+        if given is None or wanted == given[1]:
+            loaded = await load(lookup, all_of(url, wanted), spelled=url)
+        else:
+            found = await self._instead(lookup, view.chosen, url, stamp) if len(given[1]) >= 14 else None
+            if found is None:
                 return answer(302, b"", HTML, [("Location", at.memento(view.chosen)), *errors_of(lookup.errors)])
-            stamp = given[1]
-        loaded = await load(lookup, all_of(url, stamp), spelled=url)
-        if loaded.row.timestamp != stamp:
+            loaded, wanted = found, given[1]
+        if loaded.row.timestamp != wanted:
             await loaded.record.close()
             more = [*([("Vary", "accept-datetime")] if given is None else []), *errors_of(lookup.errors)]
             return answer(302, b"", HTML, [("Location", at.memento(loaded.row)), *more])
@@ -138,6 +142,19 @@ class Api:
         async with ClosedOnFailure(loaded.record.close):
             links = memento.links(at, view._replace(chosen=loaded.row))  # of several at one time
             return answer_replay(exchange, loaded, at, links, lookup.errors, negotiated=given is None)
+
+    async def _instead(self, lookup: Lookup, nearest: Row, url: str, stamp: str) -> Loaded | None:
+        """What a sequence has instead of a memento that is not in the first step that finds any: it may be in a later
+        one, which counts where no record of the earlier ones can be loaded. None if the viewer may not have it, nor the
+        ``nearest`` if it is of another time."""
+        if len(lookup.collection.steps) > 1:
+            with suppress(Refused):
+                loaded = await load(lookup, all_of(url, stamp), spelled=url)
+                async with ClosedOnFailure(loaded.record.close):
+                    if loaded.row.timestamp != stamp:
+                        lookup.viewer.check_content(nearest)
+                return loaded
+        return None
 
     async def _available(self, exchange: Exchange, lookup: Lookup) -> Response:
         url, stamp = exchange.take.one("url"), exchange.take.one("timestamp")

@@ -90,14 +90,6 @@ async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     return View(chosen, first, last, before, after)
 
 
-async def is_held(lookup: Lookup, url: str, stamp: str) -> bool:
-    """Whether a sequence has a capture of exactly this time, if only in a later step than the first that finds any: it
-    is sent where those of the earlier steps cannot be loaded."""
-    if len(lookup.collection.steps) == 1 or len(stamp) < 14:
-        return False
-    return await lookup.first(replace(all_of(url), since=stamp, until=stamp)) is not None
-
-
 def _around(found: Iterator[Row], url: str, stamp: str) -> View | None:
     """As :func:`view`, from the rows of all captures."""
     rows = list(islice(found, DEFAULT_LIMIT))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from access_support import client, configured, give_tokens, line, serving, write_index
+from access_support import LISTER, READER, client, configured, give_tokens, line, serving, write_index
+from remote_archives import archives
 from warc_files import Crawl
 
 from archec.access.exchange import Exchange
@@ -403,6 +404,22 @@ def test_a_sequence_replays_the_step_whose_records_can_be_loaded(tmp_path: Path)
         for path in (f"/s/{U}", f"/s/id_/{U}", *(f"/s/{stamp}id_/{U}" for stamp in STAMPS)):
             answer = get.get(path, follow_redirects=True)
             assert (answer.text, answer.url) == ("held", f"{base}/s/{STAMPS[0]}id_/{U}"), path
+
+
+def test_a_sequence_asks_no_later_step_for_what_the_first_one_has(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response("http://a.org/", STAMPS[0], b"held")
+    write_index(tmp_path / "1.cdxj", crawl.close())
+    with archives() as remote:
+        steps = f"[{{index: 1.cdxj, resource: ./w}}, {{index: memento+{remote.url}/wayback/, resource: $live}}]"
+        config = configured(tmp_path, f"collections: {{s: {{sequence: {steps}}}}}")
+        give_tokens(config)
+        for token in (READER, LISTER):
+            with serving(config) as base, client(base, token) as get:
+                for stamp in ("2014", STAMPS[1], "20140101000000123"):
+                    answer = get.get(f"/s/{stamp}id_/http://a.org/")
+                    assert answer.headers["location"] == f"{base}/s/{STAMPS[0]}id_/http://a.org/", stamp
+        assert remote.asked == []
 
 
 def test_the_neighbours_of_a_memento_are_of_the_same_step(tmp_path: Path) -> None:

@@ -728,10 +728,14 @@ def test_no_other_memento_stands_in_for_one_that_is_refused(tmp_path: Path, righ
         crawl.response("http://x.org/", stamp, mime.encode(), headers={"Content-Type": mime})
     write_index(tmp_path / "a.cdxj", crawl.close())
     rules = f"access: {{open: content, rules: [{{mime: application/pdf, rights: {rights}}}]}}"
-    config = configured(tmp_path, f"collections: {{a: {{index: a.cdxj, resource: ./w}}}}\n{rules}")
+    step = "{index: a.cdxj, resource: ./w}"
+    config = configured(tmp_path, f"collections: {{a: {step}, s: {{sequence: [{step}, {step}]}}}}\n{rules}")
     with serving(config) as url, client(url, "") as get:
-        for path in ("/a/20150101000000id_/http://x.org/", "/a/id_/http://x.org/"):
-            assert get.get(path).status_code == status, path
+        for coll in ("a", "s"):
+            for path in (f"/{coll}/20150101000000id_/http://x.org/", f"/{coll}/id_/http://x.org/"):
+                assert get.get(path).status_code == status, path
+            inexact = get.get(f"/{coll}/20150101000001id_/http://x.org/")
+            assert inexact.headers["location"] == f"{url}/{coll}/20150101000000id_/http://x.org/"
         assert get.get("/a/20140101000000id_/http://x.org/").text == "text/html"
         assert b"text/html" in get.get("/a/resource?url=x.org&closest=now").content
 
