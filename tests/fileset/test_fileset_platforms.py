@@ -507,6 +507,14 @@ def test_an_answer_without_results_does_not_say_that_there_are_none(body: object
         item_of(ZenodoHelper, CASES["zenodo"][1], {"/records/": {"hits": {"hits": None}}})
 
 
+def test_hostile_urls_of_files_of_hal_take_linear_time() -> None:
+    body: Any = copy.deepcopy(made.HAL["/search/"])
+    body["response"]["docs"][0]["files_s"] = [f"https://hal.science/{'a' * 7900}/{n}" for n in range(30)]
+    began = time.process_time()
+    assert len(item_of(HalHelper, CASES["hal"][1], {"/search/": body}).manifest or ()) == 30
+    assert time.process_time() - began < 1
+
+
 def test_annexes_of_hal_are_files_too() -> None:
     body = copy.deepcopy(made.HAL["/search/"])
     main = "https://hal.science/hal-01234567/file/p.csv"

@@ -28,7 +28,7 @@ class HalHelper(FilesetPlatformHelper):
     hosts = ("hal.science", "*.hal.science", "*.archives-ouvertes.fr", "hal.inria.fr", "hal.inrae.fr")
     api = "https://api.archives-ouvertes.fr"
     pages = ("/{work}", "/{work}v{version}")
-    pattern = re.compile(r"/([a-z]+[a-z0-9]*-[0-9]{6,10})(?:v([0-9]{1,9}))?(?:/|$)", re.I)
+    pattern = re.compile(r"/([a-z][a-z0-9]*-[0-9]{6,10})(?:v([0-9]{1,9}))?(?:/|$)", re.I)
 
     def id_in(self, url: str) -> str:
         """The id of the deposit, with the version if the URL has one."""
