@@ -53,7 +53,8 @@ _RESOLVED = (1, 200)
 """``responseCode`` of a DOI or handle that is registered; 200 if it has no values."""
 _UNREGISTERED = 100
 
-_GONE = 410
+GONE = 410
+"""The status of a tombstone page."""
 _IN_MEMORY = 1 << 20
 """Bytes of an answer that are kept in memory, not in a temporary file."""
 
@@ -77,7 +78,7 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
             if page.is_cut or ((page.body or work.options.direct) and not _is_page(page)):
                 return public_item(_direct(work, found, page.url))
             found.landing = page
-        elif page.status == _GONE:
+        elif page.status == GONE:
             found.landing = page
             raise PlatformGone(f"{page.url[:300]}: HTTP {page.status}")
         resource = Resource(page.url, page.status, page.headers, page.body)
@@ -92,12 +93,6 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
     except NoPlatformMatch as problem:
         found.helper = found.domain = found.platform_id = None
         raise NoPlatformMatch(f"{problem.message}; {_tried(work)}") from problem
-    except PlatformNotFound as problem:
-        if found.landing is None and work.downloader is not None:
-            found.landing = await landing_page(work, found)
-        if found.landing is not None and found.landing.status == _GONE:
-            raise PlatformGone(f"{found.landing.url[:300]}: HTTP {_GONE}; {problem.message}") from problem
-        raise
 
 
 async def _ask(work: Work, questions: Any, found: RequestFindings, helper: FilesetPlatformHelper | None) -> Any:
@@ -138,7 +133,7 @@ async def landing_page(work: Work, found: RequestFindings) -> PlatformAnswer | N
     """Requests the landing page, which may be the tombstone of a data set. Returns None if that fails."""
     with suppress(FilesetProblem):
         page = await _landing(work, found.url)
-        return page if page.status in (200, _GONE) and not page.is_cut else None
+        return page if page.status in (200, GONE) and not page.is_cut else None
     return None
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.context import IngestOptions, RequestFindings, Work
 from archec.fileset.download import Downloader
-from archec.fileset.finding import find_item, landing_page
+from archec.fileset.finding import GONE, find_item, landing_page
 from archec.fileset.lookup import (
     damaged_manifests,
     fileset_of,
@@ -30,6 +30,7 @@ from archec.fileset.status import (
     EmptyManifest,
     FilesetProblem,
     PlatformGone,
+    PlatformNotFound,
     PlatformRestrictedError,
     Status,
 )
@@ -51,22 +52,27 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
 
 
 async def _ingest(work: Work, request: IngestRequest, found: RequestFindings) -> IngestResult:
-    due = 0
+    due, problem = 0, None
     if request.options:
         work = dataclasses.replace(work, options=msgspec.convert(request.options, IngestOptions))
     try:
         found.item = await find_item(work, request, found)
         status, message = await _process(work, found, found.item)
         message = message or _selected(work, found)
-    except FilesetProblem as problem:
+    except FilesetProblem as error:
+        problem = error
+    if found.helper is not None and found.landing is None and not found.is_existing and work.downloader:
+        found.landing = await landing_page(work, found)
+    if problem is not None:
         if isinstance(problem, PlatformRestrictedError) and problem.item is not None:
             found.item = public_item(checked_item(problem.item, found.helper))
         found.platform_id = problem.platform_id or found.platform_id
+        page = found.landing
+        if isinstance(problem, PlatformNotFound) and page is not None and page.status == GONE:
+            problem = PlatformGone(f"{page.url[:300]}: HTTP {GONE}; {problem.message}")
         status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)
         due = problem.due
         found.withdrawn = _note_gone(work, found, problem)
-    if found.helper is not None and found.landing is None and not found.is_existing and work.downloader:
-        found.landing = await landing_page(work, found)
     return finish(work, request, found, status, message, due)
 
 

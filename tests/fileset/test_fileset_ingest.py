@@ -957,7 +957,9 @@ def test_a_tombstone_of_a_data_set_that_the_api_does_not_know(filesets: Filesets
         (obi,) = archive.catalogue.all("fileset")
         assert not obi.history.held
     platform.bodies["/records/7"] = 404
+    filesets.asked()
     assert filesets.ingest(f"{url}?again")[0].status == "platform-404"
+    assert filesets.asked().count("/records/7?again") == 1, "the page is not asked for again"
 
 
 def test_of_several_urls_of_a_doi_the_first_by_index_counts(filesets: Filesets, platform: Platform) -> None:
