@@ -309,11 +309,12 @@ def quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-def item_name(*parts: str) -> str:
-    """The name of an item of archive.org, such as ``zenodo.org-7``. A long one ends with a checksum."""
-    whole = "-".join(filter(None, parts))
-    name = _ITEM_NAME.sub("_", whole)
-    return (name if len(name) <= 100 else f"{name[:83]}-{sha256_hex(whole.encode())[:16]}").strip("._-")
+def item_name(domain: str, *ids: str) -> str:
+    """The name of an item of archive.org, such as ``zenodo.org-7``. If it is long, or ``ids`` have other characters, it
+    ends with a checksum, so that no other data set has it."""
+    whole = "-".join([domain.replace(":", "_"), *filter(None, ids)])
+    name = _ITEM_NAME.sub("_", whole).strip("._-")
+    return name if name == whole and len(name) <= 100 else f"{name[:83]}-{sha256_hex(whole.encode())[:16]}"
 
 
 def license_of(field: JsonValue) -> str | None:

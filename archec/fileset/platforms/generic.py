@@ -133,7 +133,7 @@ class GenericHelper(FilesetPlatformHelper):
             work += "?" + parts.query
         version, published = _plain(described["version"]).raw, _plain(described["datePublished"])
         item = self.item(
-            url, work, files, title=name, name=item_name(self.domain(url), work.replace("/", "_")), page=url,
+            url, work, files, title=name, name=item_name(self.domain(url), work), page=url,
             version=fields.clean(str(version))[:100] if isinstance(version, (str, int, float)) else "",
             published=published.tist() if isinstance(published.raw, str) else 0,
             meta={"license": license_of(described["license"])},
