@@ -160,11 +160,12 @@ class SortedFile:
             reach *= 4
 
     def _pread(self, size: int, at: int) -> bytes:
+        size = min(size, self.size - at)  # lines that have been appended since are not checked yet
         try:
             data = os.pread(self._descriptor, size, at)
         except OSError as error:
             raise SourceFailed(f"{self._name}: cannot be read: {error.strerror}") from error
-        if len(data) < min(size, self.size - at):
+        if len(data) < size:
             raise SourceFailed(f"{self._name}: was truncated while it was read")
         return data
 

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.access.collection import Collection, Lookup, Step, is_short
-from archec.access.errors import Refused
+from archec.access.errors import Refused, SourceFailed
 from archec.access.index_folders import FileSource
 from archec.access.query import Arguments, all_of, key_of, parse_query
 from archec.access.resource import load
@@ -424,7 +424,6 @@ def test_rows_are_those_of_a_plain_scan(
 
 
 def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    from archec.access.errors import SourceFailed
     from archec.access.index_files import IndexFile
 
     path = write_index(tmp_path / "a.cdxj", [line(f"http://a.org/{n}", "20140101000000") for n in range(5000)])
@@ -434,6 +433,21 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_crash(tmp_path: 
     os.truncate(path, 1000)
     with pytest.raises(SourceFailed, match="was truncated"):
         list(reading)
+
+
+def test_what_is_appended_while_a_file_is_read_is_no_part_of_that_answer(tmp_path: Path) -> None:
+    from archec.access.index_files import IndexFile
+
+    given = [line(f"http://a.org/{n:04}", "20140101000000") for n in range(5000)]
+    path = write_index(tmp_path / "a.cdxj", given)
+    file = IndexFile(path, "a")
+    reading = file.opened()[0].forward(b"", b"z")
+    read = [next(reading)]
+    with path.open("ab") as out:
+        out.write(given[0] + b"\norg,b)/ 2014010100")
+    assert [*read, *reading] == given
+    with pytest.raises(SourceFailed, match=":5001: is not sorted"):
+        file.opened()
 
 
 def test_of_a_large_directory_few_files_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
