@@ -106,7 +106,8 @@ def test_a_file_alone_and_a_bundle(uploading: Filesets, platform: Platform) -> N
 def test_data_sets_with_files_of_the_same_name_have_items_of_their_own(
     uploading: Filesets, platform: Platform
 ) -> None:
-    paths = ["/a/p.csv", "/b/p.csv", "/b/p.csv?id=1", "/b_p.csv", "/b_p.csv_id_1", f"/{'c' * 200}/1/p.csv", f"/{'c' * 200}/2/p.csv"]
+    c = "c" * 200
+    paths = ["/a/p.csv", "/b/p.csv", "/b/p.csv?id=1", "/b_p.csv", "/b_p.csv_id_1", f"/{c}/1/p.csv", f"/{c}/2/p.csv"]
     platform.files |= {path.partition("?")[0]: path.encode() for path in paths}
     urls = [f"{platform.url}{path}" for path in paths]
     found = uploading.ingest(*urls, direct=True, strategy=IngestStrategy.ARCHIVEORG_FILE)
