@@ -569,6 +569,9 @@ def test_a_data_set_of_mendeley_without_its_files_has_a_list_for_each_directory(
     assert [file.path for file in found.manifest or ()] == ["outer/inner/p.csv"]
     found = item_of(*CASES["mendeley"][:2], {"/files?folder_id=root&version=1": [row], **bodies, "/datasets/": data})
     assert [file.path for file in found.manifest or ()] == ["p.csv", "outer/inner/p.csv"]
+    bodies["/folders/1"] = [{"id": f"f{number}", "name": "d", "parent_id": None} for number in range(6000)]
+    with pytest.raises(PlatformError, match="too many directories"):
+        item_of(*CASES["mendeley"][:2], {**bodies, "/datasets/": data})
 
 
 def test_a_download_of_another_data_set_of_mendeley_is_an_error() -> None:

@@ -10,6 +10,7 @@ from archec.fileset.checksums import checksums
 from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
+    MOST_FILES,
     FilesetPlatformHelper,
     Question,
     Questions,
@@ -22,6 +23,7 @@ from archec.fileset.platforms.base import (
 from archec.fileset.status import FilesetPlatformScopeError, PlatformError
 
 _DEEPEST = 100
+_MOST_FOLDERS = 5000
 _VERSION = re.compile("[0-9]{1,9}")
 _NAMED = re.compile(r"/datasets/([a-z0-9]+)/")
 
@@ -61,6 +63,8 @@ class MendeleyHelper(FilesetPlatformHelper):
                     for one in answer.json().items()
                 }
         for folder in () if has_list else ("root", *folders):
+            if len(folders) > _MOST_FOLDERS or len(rows) > MOST_FILES:
+                raise PlatformError(f"{base}/datasets/{known}: has too many directories or files")
             answer = yield Question(f"{base}/datasets/{known}/files?folder_id={quoted(folder)}&version={current}")
             if answer.status != 404:
                 rows += ((row, folder) for row in answer.json().items())
