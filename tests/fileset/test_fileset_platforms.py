@@ -1069,6 +1069,22 @@ def test_a_link_to_a_description_may_not_say_its_type(kind: str) -> None:
         assert caught.value.status == "no-platform-match"
 
 
+def test_links_to_descriptions_that_do_not_say_their_type_are_asked_last() -> None:
+    others = ["mailto:a@b", "ftp://x.example.org/d", "/dead", *(f"/h{number}" for number in range(6))]
+    header = "".join(f"<{one}>; rel=describedby, " for one in others)
+    data = {"@type": "Dataset", "name": "P", "distribution": {"contentUrl": "p.csv"}}
+    found = generic(page(link=f'{header}</d>; rel=describedby; type="application/ld+json"'), {"/d": data})
+    assert [file.path for file in found.manifest or ()] == ["p.csv"]
+
+
+def test_a_description_with_another_profile_is_no_json_ld() -> None:
+    answer = PlatformAnswer("https://h/d", 200, {"content-type": "text/xml"}, b"<mets/>")
+    helper, resource = GenericHelper(ask=lambda question: answer), page(link='</d>; rel=describedby; profile="METS"')
+    with pytest.raises(FilesetProblem) as caught:
+        helper.process_request(IngestRequest("https://data.example.org/7/"), resource)
+    assert caught.value.status == "no-platform-match"
+
+
 @pytest.mark.parametrize(
     "piece", ["<", "<a", "<a>", "; a ", " ", "<a>; a=<a>", '<a>; a="', "<a>;a=b ", ";", "=", '"', "<a>;a ; ", "<a> ",
               "; ", '\\"', '<a>;a="\\', "<a>;;a=b"]

@@ -110,12 +110,13 @@ class GenericHelper(FilesetPlatformHelper):
         about = _About({*own, _key(cited)} - {""}, tuple(one.lower() for one in names if isinstance(one, str) and one))
         data = _Described(page.json_ld(), base, about)
         files = [_linked(link) for link in found if "item" in link.relations] or list(data.files(base))
-        for link in [one for one in found if "describedby" in one.relations and _may_be_json_ld(one)][:_MOST_ASKED]:
+        for link in _described_by(found)[:_MOST_ASKED]:
             if files:
                 break
             answer = yield Question(link.url, accept="application/ld+json", secret=False, page=True)
             try:
-                is_described = answer.status == 200 and _is_json_ld(link, answer)
+                is_json = _is_json_ld(link) or bare_type(answer.headers.get("content-type", "")) in _JSON
+                is_described = answer.status == 200 and is_json
                 other = _Described(objects_of(answer.body) if is_described else (), answer.url, about)
                 data = data if other.dataset.is_null and not any(other.members()) else other
                 files = list(data.files(answer.url))
@@ -165,16 +166,17 @@ def _is_link_set(link: TypedLink) -> bool:
     return "linkset" in link.relations and bare_type(link.parameters.get("type", "")) in ("", *_LINK_SETS)
 
 
-def _may_be_json_ld(link: TypedLink) -> bool:
-    """Whether a link is to JSON-LD, or does not say to what."""
-    kind = link.parameters.get("type", "")
-    return "croissant" in link.parameters.get("profile", "") or bare_type(kind) in ("", "application/ld+json")
+def _is_json_ld(link: TypedLink) -> bool:
+    """Whether a link says that it is to JSON-LD."""
+    kind = bare_type(link.parameters.get("type", ""))
+    return kind == "application/ld+json" or "croissant" in link.parameters.get("profile", "")
 
 
-def _is_json_ld(link: TypedLink, answer: PlatformAnswer) -> bool:
-    """Whether the answer behind a link is JSON-LD: according to the link, or to its own type."""
-    kind = bare_type(answer.headers.get("content-type", ""))
-    return any(link.parameters.get(name) for name in ("type", "profile")) or kind in _JSON
+def _described_by(found: Iterable[TypedLink]) -> list[TypedLink]:
+    """The links to JSON-LD, then those that do not say to what they are."""
+    links = [link for link in found if "describedby" in link.relations]
+    others = (link for link in links if not (link.parameters.get("type") or _is_json_ld(link)))
+    return [*filter(_is_json_ld, links), *(link for link in others if is_url(link.url))]
 
 
 def _link_set(answer: PlatformAnswer) -> list[TypedLink]:
