@@ -125,7 +125,7 @@ class Api:
         if view is None:
             return memento.no_memento(lookup)
         if given is None and not rest.startswith("id_/"):
-            return memento.timegate(at, view, await to_thread.run_sync(lookup.collection.lost, url), lookup.errors)
+            return memento.timegate(at, view, await to_thread.run_sync(lookup.lost, url), lookup.errors)
         wanted = view.chosen.timestamp
         if given is None or wanted == given[1]:
             loaded = await load(lookup, all_of(url, wanted), spelled=url)

@@ -77,10 +77,6 @@ class Collection:
     def sources(self) -> Iterable[Source]:
         return [source for step in self.steps for source in (*step.local, *step.remote)]
 
-    def lost(self, url: str) -> Loss | None:
-        """What the first of its sources that knows of a loss says. May block."""
-        return next(filter(None, (source.lost(url) for source in self.sources)), None)
-
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
@@ -127,6 +123,11 @@ class Lookup:
                 step = other
                 break
         return Lookup(Collection(self.collection.name, (step,)), self.viewer, self.errors)
+
+    def lost(self, url: str) -> Loss | None:
+        """What the first source that knows of a loss says, of those that have not failed. May block."""
+        sources = (one for one in self.collection.sources if one not in self.errors.failed)
+        return next(filter(None, (one.lost(url) for one in sources)), None)
 
     async def first(self, query: Query) -> Row | None:
         return next(await self.rows(replace(query, limit=1)), None)

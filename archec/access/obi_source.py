@@ -6,8 +6,9 @@ with a trailing slash), all of them are looked up.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from operator import ge
 from typing import IO
@@ -23,12 +24,12 @@ from archec.access.query import Query, uri_of
 from archec.access.record import Headers, Record, read_file
 from archec.access.rows import NOWHERE, Row, RowOrigin, any_row, made_line
 from archec.access.rules import Subject, subject_of
-from archec.access.sources import Errors, LocalSource, Loss
+from archec.access.sources import Errors, LocalSource, Loss, guarded
 from archec.archive.opening import Archive
 from archec.archive.warc_records import index_fields, record_of, state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
-from archec.errors import ArchecError, BadName, UsageError
+from archec.errors import ArchecError, BadName, CatalogueError, UsageError
 from archec.ids import is_fileset, is_url, normalise, slash_variant
 from archec.store.journal_reader import journals
 from archec.tist import MAX_TIST
@@ -36,6 +37,7 @@ from archec.urlkey import handle_in, target_uri, urlkey
 from archec.warc.cdxj import timestamp
 
 TYPE = "archec"
+_log = logging.getLogger("archec.access")
 _MAX_WORKS = 100
 
 
@@ -57,12 +59,21 @@ class OwnSource(LocalSource):
             return ()
         if at_once and not self._archive.catalogue.url.startswith("sqlite:"):
             raise MayBlock  # SQLite is as fast as an index file; a database server may take longer
+        try:
+            with _read_catalogue():
+                return self._parts(self._archive, query, errors)
+        except SourceFailed as error:
+            self.failed(error.message, errors)
+            return ()
+
+    def _parts(self, archive: Archive, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         if not self._is_whole():
             errors[self.name] = "its catalogue lacks what journals say (is it being rebuilt?): rows may be missing"
         origin = RowOrigin(self.name, self.name, TYPE)
         if not query.key:
-            return [ordered_rows(Stretch(self._archive, query, _lines_of), any_row, origin, query)]
-        obis = _known(self._archive, ids_of(query.url, self._archive.catalogue))
+            rows = ordered_rows(Stretch(archive, query, _lines_of), any_row, origin, query)
+            return [guarded(_from_catalogue(rows), self.name, errors)]
+        obis = _known(archive, ids_of(query.url, archive.catalogue))
         rows = (row for obi in obis.values() for row in _rows_of(obi, origin) if row.urlkey == query.key)
         return [iter(source_rows(rows, query))]
 
@@ -99,7 +110,8 @@ class OwnLoader:
         return Record(headers, http, size, read_file(stream), close, made.rec_headers.protocol, raw)
 
     def _made(self, obi_id: str, tist: int) -> tuple[ArcWarcRecord, int]:
-        obi = _known(self._archive, [obi_id]).get(obi_id)
+        with _read_catalogue():
+            obi = _known(self._archive, [obi_id]).get(obi_id)
         entry = obi.history.entry_at(tist) if obi is not None else None
         if obi is None or entry is None or entry[0] != tist or entry[1] is None:
             raise SourceFailed("is no longer held")
@@ -111,6 +123,21 @@ class OwnLoader:
             contents.stream.close()
             raise SourceFailed("its bytes are not those that were noted")
         return made, contents.size if contents is not None else 0
+
+
+@contextmanager
+def _read_catalogue() -> Iterator[None]:
+    """Raises SourceFailed if the catalogue cannot be read. The reason, which names its server, is in the log."""
+    try:
+        yield
+    except CatalogueError as error:
+        _log.error("%s", error)
+        raise SourceFailed("its catalogue cannot be read") from error
+
+
+def _from_catalogue(rows: Iterator[Row]) -> Iterator[Row]:
+    with _read_catalogue():
+        yield from rows
 
 
 def ids_of(url: str, catalogue: Catalogue | None = None) -> list[str]:

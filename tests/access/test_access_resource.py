@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha1
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import httpx
@@ -38,6 +38,7 @@ from archec.access.sources import Errors
 from archec.archive.opening import opened
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, parse
+from archec.errors import CatalogueGone
 from archec.export.run import export_warc
 from archec.export.units import UnitSelection
 from archec.export.writing import ExportRequest
@@ -539,6 +540,39 @@ def test_a_loss_is_told_only_by_collections_that_have_the_archive(own: tuple[str
             for name in ("own", "others"):
                 told = "archec.lost" in get.get(f"/{name}/timemap/json/{uri}").json()
                 assert told == ("archec.lost" in get.get(f"/{name}/{uri}").headers["link"]) == (name == "own")
+
+
+def test_a_catalogue_that_fails_stops_no_other_source(
+    own: tuple[str, Config], vault: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = f"index: {vault / 'indexes'}, resource: {vault / 'archive'}"
+    text = f"""
+        near: {{{files}}}
+        only: $archive
+        group: {{index_group: {{own: $archive, near: {vault / "indexes"}}}, resource: {vault / "archive"}}}
+        steps: {{sequence: [{{index: $archive}}, {{{files}}}]}}
+    """
+    config = dataclasses.replace(own[1], collections=parse(f"collections:{text}", own[1].base / "x").collections)
+    lines = (one for path in (vault / "indexes").iterdir() for one in path.read_text().splitlines())
+    url = next(json.loads(one[one.index("{") :])["url"] for one in lines if '"status"' in one)
+    with opened(config) as archive, serving(config, archive) as base, client(base) as get:
+
+        def gone(*_: object, **__: object) -> NoReturn:
+            raise CatalogueGone("the server of the catalogue is gone")
+
+        monkeypatch.setattr(archive.catalogue, "obis", gone)
+        host = f"index?url={url}&matchType=host"
+        wanted = {path: get.get(f"/near/{path}") for path in (f"index?url={url}", host, f"resource?url={url}", url)}
+        for name, told in (("group", "own"), ("steps", "steps")):
+            for path, near in wanted.items():
+                answer = get.get(f"/{name}/{path}")
+                assert answer.status_code == near.status_code, (name, path)
+                assert len(answer.content.splitlines()) == len(near.content.splitlines())
+                assert json.loads(answer.headers["reserrors"]) == {told: "its catalogue cannot be read"}
+        answers = [get.get(f"/only/{path}") for path in wanted]
+        assert [one.status_code for one in answers] == [200, 200, 404, 404]
+        assert all("its catalogue cannot be read" in one.headers["reserrors"] for one in answers[:1] + answers[2:])
+    assert "the server of the catalogue is gone" in caplog.text
 
 
 def test_a_catalogue_that_was_replaced_is_a_fault(own: tuple[str, Config], tmp_path: Path) -> None:
