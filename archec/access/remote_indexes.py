@@ -92,14 +92,15 @@ class RemoteSource(ServerSource, AskedSource):
 
     def _loadable(self, row: Row, named: Mapping[str, str]) -> Row:
         """Adds the URL of its capture to a row. A URL that the source itself stated is used only if it has the origin
-        of ``replay_url``."""
+        of ``replay_url``. If that is empty, rows are of WARC files and have none."""
         fields = {**row.fields}
         load_url = fields.pop("load_url", "")
         own = str(fields.pop("live_url", load_url))
         address = self._replay_url.filled({**named, "url": row.url, "timestamp": row.timestamp[:14]})
         if own and same_origin(own, address):
             address = without_userinfo(own)
-        fields["live_url"] = fields["load_url"] = address
+        if address:
+            fields["live_url"] = fields["load_url"] = address
         return Row(row.line, row.urlkey, row.timestamp, fields, row.origin)
 
 

@@ -228,7 +228,7 @@ def _source(where: str, name: str, value: Any) -> dict[str, Any]:
             continue
         if key not in known:
             raise Misfit(f"{where}: unknown setting {key} of type {kind}{nearest(str(key), known)}")
-        if not isinstance(item, str) or not item.strip():
+        if not isinstance(item, str) or not (item.strip() or (kind, key) == ("cdx", "replay_url")):
             raise Misfit(f"{where}: {key} must be text")
         made[key] = item.strip()
     return _completed(where, kind, made)
@@ -243,7 +243,7 @@ def _completed(where: str, kind: str, made: dict[str, Any]) -> dict[str, Any]:
         raise Misfit(f"{where}: type {kind} needs timegate_url, timemap_url or both")
     if kind == "cdx":
         made.setdefault("replay_url", _replay_of(made["api_url"], ""))
-    for key in (key for key in SOURCE_KEYS[kind] if key in made):
+    for key in (key for key in SOURCE_KEYS[kind] if made.get(key)):
         if key == "path":
             made[key] = _path(where, made[key])
         elif key == "redis_url":

@@ -161,6 +161,7 @@ collections:
         ("a: {index: {type: mement}}", "unknown type mement; did you mean memento?"),
         ("a: {index: {type: file, pth: x}}", "unknown setting pth of type file; did you mean path?"),
         ("a: {index: {type: memento, timegate_url: 'http://h/{url}'}}", "needs replay_url"),
+        ("a: {index: {type: memento, timegate_url: 'http://h/{url}', replay_url: ''}}", "replay_url must be text"),
         ("a: {index: {path: x}}", "needs a type"),
         ("a: {index: [x]}", "index_group"),
         ("a: {index: ftp://h/}", "neither a path nor a known index"),

@@ -358,6 +358,22 @@ def test_what_an_archec_says_of_its_sources_is_passed_on(tmp_path: Path) -> None
             assert "near: gone.warc.gz" in json.loads(loaded.headers["reserrors"])["f"]
 
 
+def test_an_index_without_replay_url_is_of_warc_files(tmp_path: Path) -> None:
+    """As OutbackCDX tells users of pywb to write it: it has no captures itself."""
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response(U, STAMPS[0], b"whole")
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    with serving(configured(tmp_path, "collections: {c: ./a.cdxj}\naccess: {open: metadata}")) as url:
+        (tmp_path / "front").mkdir()
+        source = f"{{type: cdx, api_url: '{url}/c/cdx?url={{url}}', replay_url: ''}}"
+        text = f"collections: {{f: {{index: {source}, resource: [$live, ../w]}}}}\naccess: {{open: content}}"
+        with serving(configured(tmp_path / "front", text)) as base, client(base, "") as get:
+            (row,) = found(get, "f")
+            assert not {"live_url", "load_url"} & set(row)
+            assert record(get.get(f"/f/resource?url={U}")).payload == b"whole"
+            assert get.get(f"/f/{STAMPS[0]}id_/{U}").content == b"whole"
+
+
 def test_a_memento_of_an_archec_has_the_headers_that_it_had(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "w" / "a.warc.gz")
     had = {"Date": "then", "Set-Cookie": "a=b", "Link": "<x>", "ETag": '"old"', "X-Note": "n", "Server": "s"}
