@@ -88,6 +88,7 @@ async def _try(lookup: Lookup, step: Step, row: Row, asked: Asked = _GET) -> Rec
     errors = lookup.errors
     lookup.viewer.check_content(row)
     reasons: list[str] = []
+    late: list[str] = []
     loaders = [one for one in step.loaders if (one, row.origin.source) not in errors.silent]
     for loader in loaders:
         try:
@@ -95,13 +96,14 @@ async def _try(lookup: Lookup, step: Step, row: Row, asked: Asked = _GET) -> Rec
             if record is not None:
                 async with ClosedOnFailure(record.close):
                     check_record(record, row, lookup.viewer)
-                if record.reported:
-                    errors[row.origin.source] = record.reported
+                for reason in filter(None, (*late, record.reported)):
+                    errors[row.origin.source] = reason
                 return record
         except SourceFailed as error:
             reasons.append(error.message)
             if isinstance(error, NotInTime):
                 errors.silent.add((loader, row.origin.source))
+                late.append(error.message)
     if reasons or len(loaders) == len(step.loaders):
         errors[row.origin.source] = "; ".join(reasons) or "no entry of 'resource' can load it"
     return None

@@ -549,6 +549,7 @@ def test_a_server_that_gives_no_record_in_time_is_asked_once(get: httpx.Client, 
     for coll in ("slow", "dripping"):
         loaded = get.get(f"/{coll}/resource?url={U}")  # of the next place
         assert (loaded.status_code, record(loaded).payload) == (200, b"near")
+        assert "no answer within 0.3 s" in json.loads(loaded.headers["reserrors"])[coll]
         assert loaded.elapsed.total_seconds() < 5
 
 
