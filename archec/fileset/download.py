@@ -35,7 +35,7 @@ from archec.web.policy import Tuning
 _T = TypeVar("_T")
 _BLOCK = 1 << 20
 """Bytes that a thread hashes and writes at once. A smaller file is not resumed after a kill."""
-_SMALL = 1 << 17
+_SMALL = 1 << 15
 """Bytes of a body from which on a thread hashes and writes it. For a smaller one, waking the thread takes longer."""
 _HEAD = 4096
 _MOST_OF_ERROR = 100_000

@@ -947,6 +947,22 @@ def test_the_url_of_the_newest_version_leads_to_it(filesets: Filesets, platform:
     assert filesets.ingest(f"{first}/latest")[0].platform_id == "9"
 
 
+def test_files_are_hashed_and_written_beside_the_downloads(
+    filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But small ones, for which waking a thread takes as long."""
+    loop, close, others = threading.get_ident(), Temp.close, set[int]()
+
+    def closed(temp: Temp, *, sync: bool = False) -> Stored:
+        if threading.get_ident() != loop:
+            others.add(temp.size)
+        return close(temp, sync=sync)
+
+    monkeypatch.setattr(Temp, "close", closed)
+    filesets.ingest(zenodo(platform, 7, {"p": 10_000, "q": 100_000}))
+    assert others == {100_000}
+
+
 def test_a_tombstone_of_a_data_set_that_the_api_does_not_know(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p": 10})
     assert filesets.ingest(url)[0].status == "success-file"
