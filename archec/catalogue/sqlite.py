@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -186,10 +187,13 @@ class SQLiteCatalogue(Database, Catalogue):
         """All rows of a query. Raises :class:`CatalogueError` for values of types that archec does not write: SQLite
         allows any type in any column, and a flipped bit makes one of another."""
         rows: list[Row] = found.fetchall()
-        for place, (name, *_) in enumerate(found.description or ()):
-            if name in _TYPES and not _TYPES[name].issuperset(map(type, map(itemgetter(place), rows))):
-                wrong = next(row[place] for row in rows if type(row[place]) not in _TYPES[name])
-                raise CatalogueError(f"{self.path}: the catalogue is damaged: {wrong!r:.80} as {name}", hint=_REBUILD)
+        names = tuple([column[0] for column in found.description or ()])
+        for types in {tuple(map(type, row)) for row in rows}:
+            at = _wrong_at(names, types)
+            if at is not None:
+                wrong = next(row[at] for row in rows if type(row[at]) is types[at])
+                where = f"{self.path}: the catalogue is damaged"
+                raise CatalogueError(f"{where}: {wrong!r:.80} as {names[at]}", hint=_REBUILD)
         return rows
 
     # -- writing ----------------------------------------------------------------------------------
@@ -427,6 +431,12 @@ def _head_row(head: Head) -> Row:
         head.id, head.history.last, state, h, head.handle or None, head.type or None, head.stamp, head.due,
         head.place or None, head.since, head.settled or None,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=1000)
+def _wrong_at(names: tuple[str, ...], types: tuple[type, ...]) -> int | None:
+    """The place of the first type that the column of this name never has, if there is one."""
+    return next((at for at, name in enumerate(names) if types[at] not in _TYPES.get(name, types)), None)
 
 
 def _head(
