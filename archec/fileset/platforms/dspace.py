@@ -9,6 +9,7 @@ from archec.fileset.checksums import Checksums, checksums
 from archec.fileset.fields import JsonValue
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
+    UUID,
     FileQuestions,
     FilesetPlatformHelper,
     PlatformAnswer,
@@ -26,15 +27,13 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.status import FilesetPlatformScopeError, PlatformGone
 
-_UUID = r"(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
-
 
 class DspaceHelper(FilesetPlatformHelper):
     """DSpace on configured hosts."""
 
     name = "dspace"
-    pattern = re.compile(rf"/(?:handle|bitstream)/([0-9.]+/[A-Za-z0-9._-]+)|/(?:items|entities/[A-Za-z]+)/({_UUID})")
-    collections = re.compile(rf"/(collections|communities)/({_UUID})")
+    pattern = re.compile(rf"/(?:handle|bitstream)/([0-9.]+/[A-Za-z0-9._-]+)|/(?:items|entities/[A-Za-z]+)/({UUID})")
+    collections = re.compile(rf"/(collections|communities)/({UUID})")
 
     def id_in(self, url: str) -> str:
         """The handle of the item; its UUID, if the URL has that."""

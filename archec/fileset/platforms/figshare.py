@@ -12,6 +12,7 @@ from archec.fileset.fields import JsonValue, first_of
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     MOST_FILES,
+    UUID,
     AnyRequest,
     FilesetPlatformHelper,
     PlatformAnswer,
@@ -39,8 +40,7 @@ _PAGE = 1000
 _DOWNLOAD = re.compile("(https?://.+)/files/[0-9]+")
 """The URL of a file. That of all files of an article is beside it."""
 _NUMBER = r"[0-9]{3,}"
-_UUID = r"(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
-_OF_ARTICLE = re.compile(rf"/file/({_UUID})/")
+_OF_ARTICLE = re.compile(rf"/file/({UUID})/")
 """The URL of a file of 4TU, which names its article."""
 
 
@@ -54,10 +54,10 @@ class FigshareHelper(FilesetPlatformHelper):
     secret_header = ("Authorization", "token {}")
     shows_all: ClassVar[bool] = False
     pattern = re.compile(
-        rf"/(?:articles|datasets|ndownloader/items)/(?:.*/)?({_NUMBER}|{_UUID})"
+        rf"/(?:articles|datasets|ndownloader/items)/(?:.*/)?({_NUMBER}|{UUID})"
         r"(?:/(?:versions/)?(?P<version>[0-9]{1,9}))?(?:/files)?/?$"
     )
-    collections = re.compile(rf"/(collections|projects)/(?:.*/)?({_NUMBER}|{_UUID})(?:/[0-9]+)?(?:/articles)?/?$")
+    collections = re.compile(rf"/(collections|projects)/(?:.*/)?({_NUMBER}|{UUID})(?:/[0-9]+)?(?:/articles)?/?$")
 
     def match_request(
         self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
