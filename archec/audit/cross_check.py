@@ -280,9 +280,9 @@ def _read_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
 
 
 def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: str) -> Finding:
-    history = histories(catalogue, [entry.id]).get(entry.id)
+    history = histories(catalogue, [entry.id]).get(entry.id, History())
     if state is None:
-        there = history.entry_at(entry.tist) if history is not None else None
+        there = history.entry_at(entry.tist)
         says = "does not know of it" if there is None else f"says {there[1] or 'lost'} from {there[0]} on"
         message = f"the journals say that it was lost then; the catalogue {says}"
         return about("catalogue-disagrees", entry, path, message)

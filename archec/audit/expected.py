@@ -123,13 +123,13 @@ class Objection(NamedTuple):
     sha256: str = ""
 
 
-def objection(entry: Entry, history: History | None) -> Objection | None:
+def objection(entry: Entry, history: History) -> Objection | None:
     """How the catalogue contradicts an entry of the journals; None if it does not.
 
     An entry that only repeats the previous one is dropped from a history (its bytes stay), so the state as of its tist
     counts.
     """
-    there = history.entry_at(entry.tist) if history is not None else None
+    there = history.entry_at(entry.tist)
     if there is None:
         return Objection("catalogue-lacks", "the catalogue does not know it")
     tist, state = there

@@ -41,6 +41,7 @@ from archec.catalogue.records import ObiChange
 from archec.closing import Closing
 from archec.digest import Digests
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
+from archec.history import History
 from archec.ids import is_url, slash_variant
 from archec.store.journal_reader import journal_of
 from archec.store.layout import RUNS, Layout
@@ -127,7 +128,7 @@ class Inspector(Closing):
         being rebuilt."""
         level = self._is_level(catalogue)
         known = histories(catalogue, {entry.id for entry in entries})
-        theirs = [objection(entry, known.get(entry.id)) for entry in entries]
+        theirs = [objection(entry, known.get(entry.id, History())) for entry in entries]
         theirs = [
             one if one is not None and not self._is_explained(catalogue, entry) else None
             for entry, one in zip(entries, theirs, strict=True)
@@ -249,13 +250,13 @@ class Inspector(Closing):
         if self._catalogue is None:
             return None
         try:
-            history = histories(self._catalogue, [obi]).get(obi)
+            history = histories(self._catalogue, [obi]).get(obi, History())
         except CatalogueGone:
             raise
         except CatalogueError as error:
             self.unreadable = error.message
             return None
-        return history.entry_at(when) if history is not None else None
+        return history.entry_at(when)
 
     def _elsewhere(self, entry: Entry, path: str) -> Iterable[Finding]:
         """Handles a missing name, which is allowed if the URL redirected to one that only differs by a final slash."""
