@@ -16,16 +16,16 @@ from archec.access.rows import Row
 _MAX_REASONS = 1000
 _FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
 """A source with ``_FAILURES`` failures within ``_WITHIN`` seconds is skipped for ``_PAUSE`` seconds."""
+LEFT_OUT = f"left out for {_PAUSE:g} s after {_FAILURES} failures"
 Loss = dict[str, int]
 """The tists at which an obi was last ``seen``, and ``from`` which on it is lost."""
-LEFT_OUT = f"left out for {_PAUSE:g} s after {_FAILURES} failures"
 
 
 class Errors(dict[str, str]):
     """Error messages by source. What is set for one source is joined: several of its files may fail, and steps of a
-    sequence may share a name. At most about ``_MAX_REASONS`` characters are kept per source. ``silent``
-    are loaders that timed out, with the source of the row: they are not tried again. Sources that have ``failed`` are
-    not asked again."""
+    sequence may share a name. At most about ``_MAX_REASONS`` characters are kept per source. ``silent`` are
+    loaders that timed out, with the source of the row: they are not tried again. Sources that have ``failed`` are not
+    asked again."""
 
     def __init__(self) -> None:
         super().__init__()
