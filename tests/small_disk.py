@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -26,3 +26,10 @@ def small_disk(place: Path, options: str) -> Iterator[Path]:
         yield place
     finally:
         subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(place: Path) -> None:
+    """Writes a file until the disk is full."""
+    with suppress(OSError), (place / "other").open("wb", buffering=0) as other:
+        while True:
+            other.write(bytes(4096))

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, tree, verified
 from gather_site import Site, pdf
 from gather_support import Member, archec_inline, killing, make, run, start_cli, tarball, template, until
-from small_disk import small_disk
+from small_disk import fill, small_disk
 
 from archec.archive.budget import Budget
 from archec.archive.opening import opened
@@ -514,9 +513,7 @@ def test_a_catalogue_on_a_full_disk_is_read_by_one_process(
     monkeypatch.setattr("archec.sqlite._BUSY", 0.1)
     with small_disk(tmp_path / "small", "size=20m") as place:
         full = clone(world, place / "world")
-        with suppress(OSError), (place / "other").open("wb", buffering=0) as other:
-            while True:
-                other.write(bytes(4096))
+        fill(place)
         summary, findings = verified(full)
         assert (summary.clean, summary.whole, codes(findings)) == (True, True, ["memory-damaged"])
         with open_catalogue(full.config.database, base=full.config.base, read_only=True) as catalogue:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from small_disk import small_disk
+from small_disk import fill, small_disk
 
 from archec.errors import StorageFailed, StorageFull
 from archec.sqlite import Database, Role
@@ -72,9 +71,7 @@ def test_a_full_disk_can_be_read(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "size=200k") as place:
         with made(place / "x") as database, database.transaction() as db:
             db.execute("INSERT INTO words VALUES ('x')")
-        with suppress(OSError), (place / "other").open("wb", buffering=0) as other:
-            while True:
-                other.write(bytes(4096))
+        fill(place)
         for _ in range(2):
             with pytest.raises(StorageFull):
                 made(place / "x")  # leaves -wal and -shm

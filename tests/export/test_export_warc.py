@@ -9,7 +9,6 @@ import re
 import resource
 import shutil
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ from gather_support import (
     template,
     write_papers,
 )
-from small_disk import small_disk
+from small_disk import fill, small_disk
 
 from archec.archive.lookup import held_at
 from archec.archive.opening import Archive
@@ -414,9 +413,7 @@ def test_an_archive_on_a_full_disk_is_exported(
     monkeypatch.setattr("archec.sqlite._BUSY", 0.1)
     with small_disk(tmp_path / "small", "size=20m") as place:
         full = clone(pristine, place / "world")
-        with suppress(OSError), (place / "other").open("wb", buffering=0) as other:
-            while True:
-                other.write(bytes(4096))
+        fill(place)
         done = archec_inline(full.config, "export", "warc", tmp_path / "vault")
         assert done.code == 0, done.err
         done = archec_inline(full.config, "export", "warc", place / "vault")
