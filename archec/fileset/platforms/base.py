@@ -372,6 +372,13 @@ def check_known(asked: str, known: str) -> None:
         raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
 
 
+def check_own(field: JsonValue, url: str, named: re.Match[str] | None, own: str, what: str) -> None:
+    """Raises PlatformError if the URL of a file, stated in ``field``, names another data set than ``own``. ``named`` is
+    the match of an id in it, the first group; ``what`` a data set is called there."""
+    if named is not None and named[1] != own:
+        raise PlatformError(f"{field.shown}: {url[:200]!r} is of another {what} than {own}")
+
+
 def check_count(stated: JsonValue, listed: int) -> None:
     """Raises PlatformError if a platform lists fewer files than it says there are."""
     count = stated.whole_or_none()

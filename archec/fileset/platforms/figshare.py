@@ -20,6 +20,7 @@ from archec.fileset.platforms.base import (
     Questions,
     check_count,
     check_known,
+    check_own,
     download_url,
     embargoed,
     license_of,
@@ -185,9 +186,8 @@ def _file(row: JsonValue, folders: JsonValue, base: str, uuid: str) -> FilesetMa
         return manifest_file(path, None, checksums(), None, None, extra, Status.SKIPPED_LINK_ONLY.value)
     sums = checksums(row["computed_md5"].text_or_none(), row["supplied_md5"].text_or_none(), kind="md5")
     url = download_url(row["download_url"], base)
-    named = _OF_ARTICLE.search(path_of(url))
-    if uuid and named is not None and named[1].lower() != uuid:
-        raise PlatformError(f"{row['download_url'].shown}: {url[:200]!r} is of another article than {uuid}")
+    if uuid:
+        check_own(row["download_url"], url, _OF_ARTICLE.search(path_of(url).lower()), uuid, "article")
     return manifest_file(path, size, sums, url, row["mimetype"].text_or_none(), extra)
 
 

@@ -13,12 +13,13 @@ from archec.fileset.platforms.base import (
     Question,
     Questions,
     check_known,
+    check_own,
     download_url,
     item_name,
     manifest_file,
     path_of,
 )
-from archec.fileset.status import FilesetPlatformScopeError, PlatformError, PlatformNotFound
+from archec.fileset.status import FilesetPlatformScopeError, PlatformNotFound
 
 
 class HalHelper(FilesetPlatformHelper):
@@ -66,7 +67,6 @@ class HalHelper(FilesetPlatformHelper):
     def _download(self, field: JsonValue, base: str, known: str) -> str:
         """The URL of a file. Raises PlatformError if it is one of another deposit."""
         url = download_url(field, base)
-        named = self.pattern.search(path_of(url)) if self.serves(url) else None
-        if named is not None and named[1].lower() != known.lower():
-            raise PlatformError(f"{field.shown}: {url[:200]!r} is of another deposit than {known}")
+        if self.serves(url):
+            check_own(field, url, self.pattern.search(path_of(url).lower()), known.lower(), "deposit")
         return url

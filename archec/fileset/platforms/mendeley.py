@@ -14,6 +14,7 @@ from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     Question,
     Questions,
+    check_own,
     download_url,
     manifest_file,
     path_of,
@@ -88,9 +89,7 @@ def _file(
         path.insert(0, name)
         folder = parent
     url = download_url(details["download_url"], base)
-    named = _NAMED.search(path_of(url))
-    if named is not None and named[1] != known:
-        raise PlatformError(f"{details['download_url'].shown}: {url[:200]!r} is of another data set than {known}")
+    check_own(details["download_url"], url, _NAMED.search(path_of(url)), known, "data set")
     extra = {"file_id": row["id"].word_or_none()}
     return manifest_file(
         "/".join(path), first_of(details["size"], row["size"]).whole_or_none(), sums, url,

@@ -16,6 +16,7 @@ from archec.fileset.platforms.base import (
     Question,
     Questions,
     check_known,
+    check_own,
     download_url,
     embargoed,
     manifest_file,
@@ -123,7 +124,5 @@ def _file(row: JsonValue, attributes: JsonValue, base: str, node: str) -> Filese
     extra = {"file_id": row["id"].word_or_none(), "version": attributes["current_version"].whole_or_none()}
     link = row["links"]["download"]
     url = download_url(link, base)
-    named = _RESOURCE.search(path_of(url))
-    if named is not None and named[1] != node:
-        raise PlatformError(f"{link.shown}: {url[:200]!r} is of another project than {node}")
+    check_own(link, url, _RESOURCE.search(path_of(url)), node, "project")
     return manifest_file(path, attributes["size"].whole_or_none(), sums, url, None, extra)

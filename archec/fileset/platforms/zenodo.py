@@ -20,6 +20,7 @@ from archec.fileset.platforms.base import (
     Questions,
     check_count,
     check_known,
+    check_own,
     download_url,
     embargoed,
     identified,
@@ -217,9 +218,7 @@ def _file(row: JsonValue, key: str | None, record: str, base: str, folder: str |
     if link.is_null and folder:  # a bucket of B2SHARE, or the list of files of a record
         link = JsonValue(f"{folder}/{quote(path)}{'/content' if folder.endswith('/files') else ''}", link.path)
     url = download_url(link, base)
-    named = _NAMED_RECORD.search(url.partition("?")[0])
-    if named is not None and named[1] != record:
-        raise PlatformError(f"{link.shown}: {url[:200]!r} is of another record than {record}")
+    check_own(link, url, _NAMED_RECORD.search(url.partition("?")[0]), record, "record")
     sums = checksums(row["checksum"].text_or_none())
     size, kind = first_of(row["size"], row["filesize"]).whole_or_none(), row["mimetype"].text_or_none()
     return manifest_file(path, size, sums, url, kind, {"file_id": row["id"].word_or_none()})
