@@ -255,7 +255,7 @@ class FetchPool:
             max(1, self._max_bytes - self.received) if self._max_bytes else 0,
         )  # fmt: skip
         try:
-            slot.process = Process("archec.web.worker:serve", order, patience=self._silence)
+            slot.process = Process("archec.web.fetcher:serve", order, patience=self._silence)
         except OSError as error:
             raise ArchecError(
                 f"a process for fetching cannot be started: {error.strerror}", hint="see 'ulimit -u' and 'ulimit -n'"
