@@ -17,9 +17,9 @@ from archec.catalogue.model import HostState, Obi, Version
 from archec.catalogue.records import HostNoted
 from archec.errors import ArchecError
 from archec.gather.bodies import Bodies, ReceivedHops, declared
+from archec.gather.due import Feeder, task_for, unnamed_files
 from archec.gather.host_waits import HostTable, is_silent
 from archec.gather.options import Environment
-from archec.gather.plan import Feeder, task_for, unnamed_files
 from archec.gather.spool import Spool
 from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, tags_in, tags_of
 from archec.gather.underway import Active, UnderWay, VisitLog

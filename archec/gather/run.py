@@ -24,12 +24,11 @@ from archec.gather.bodies import ReceivedHops, received
 from archec.gather.clock_check import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
-from archec.gather.due import due_files, refusals
+from archec.gather.due import due_files, make_plan, refusals
 from archec.gather.file_phase import FilePhase
 from archec.gather.host_waits import HostTable
 from archec.gather.mass_losses import GoneFiles, undecided
 from archec.gather.options import Environment, Options, run_time
-from archec.gather.plan import make_plan
 from archec.gather.spool import Spool
 from archec.gather.template_phase import TemplatePhase
 from archec.paging import batched
