@@ -11,8 +11,7 @@ from archec.oai.dc import date_of, split_codes, split_words
 from archec.oai.formats import Context, RecordFormat
 from archec.oai.items import Item
 from archec.oai.xml import XSI, attribute, clean, element, text
-from archec.redif.fields import Cluster, RawRefipo
-from archec.redif.template import Template
+from archec.redif.template import Cluster, RawRefipo, Template
 
 NAMESPACE = "http://amf.openlib.org"
 SCHEMA = "http://amf.openlib.org/2001/amf.xsd"

@@ -12,8 +12,7 @@ from archec.ids import archive_of, series_of
 from archec.oai.formats import Context, RecordFormat
 from archec.oai.items import Item
 from archec.oai.xml import XSI, text
-from archec.redif.fields import Cluster, RawRefipo
-from archec.redif.template import Template
+from archec.redif.template import Cluster, RawRefipo, Template
 from archec.tist import iso
 
 NAMESPACE = "http://www.openarchives.org/OAI/2.0/oai_dc/"
