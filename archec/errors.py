@@ -28,11 +28,16 @@ about it, may be empty) and, by its class, an ``exit_code`` for the command line
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
+
+TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+OUT_OF_RESOURCES = TOO_MANY_FILES | {errno.ENOMEM}
+"""System errors of this machine, which say nothing about the file or host that was asked for."""
 
 
 class Exit(IntEnum):
@@ -186,16 +191,19 @@ def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
     """The error for a file of the configuration that cannot be read."""
     if isinstance(error, UnicodeDecodeError):
         return ConfigError(f"{path}: cannot be read: {error}")
-    return ConfigError(f"{path}: cannot be read: {error.strerror}", hint=whose(error, path))
+    return ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint_of(error, path))
 
 
 def unreadable_directory(path: Path, error: OSError) -> DataSetError:
     """The error for a directory of a data set, or of several, that cannot be read."""
-    return DataSetError(f"cannot read the directory {path}: {error.strerror}", hint=whose(error, path))
+    return DataSetError(f"cannot read the directory {path}: {error.strerror}", hint=hint_of(error, path))
 
 
-def whose(error: OSError, path: str | os.PathLike[str]) -> str:
-    """The hint for a path that was refused: whose it is, or its directory, and to whom. Empty for other errors."""
+def hint_of(error: OSError, path: str | os.PathLike[str]) -> str:
+    """The hint for a path that was refused: whose it is, or its directory, and to whom. For too many open files, how to
+    allow more. Empty for other errors."""
+    if error.errno in TOO_MANY_FILES:
+        return "allow more open files (ulimit -n)"
     if not isinstance(error, PermissionError):
         return ""
     owner = next((os.stat(one).st_uid for one in (path, os.path.dirname(path) or ".") if os.path.exists(one)), None)

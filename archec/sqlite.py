@@ -17,7 +17,7 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from archec.closing import Closing
-from archec.errors import ArchecError, StorageFull, whose
+from archec.errors import ArchecError, StorageFull, hint_of
 
 _BUSY = 30.0
 """Seconds to wait for another process's lock."""
@@ -197,7 +197,7 @@ def unwritable(path: Path) -> str:
 
 
 def _refused(what: str, path: Path) -> str:
-    return f"no permission to {what} {path}; {whose(PermissionError(), path)}"
+    return f"no permission to {what} {path}; {hint_of(PermissionError(), path)}"
 
 
 def has_log(path: Path) -> bool:

@@ -24,8 +24,8 @@ from archec.errors import (
     RetractedDataSet,
     UndatedDataSet,
     UsageError,
+    hint_of,
     unreadable_directory,
-    whose,
 )
 from archec.gather.data_set_date import date_in_name
 from archec.gather.reading import Reading
@@ -108,7 +108,7 @@ def hashed(chosen: Chosen, meter: Meter) -> Chosen:
                 done += len(data)
                 meter.at(done)
     except OSError as error:
-        raise DataSetError(f"{chosen.path}: {error.strerror}", hint=whose(error, chosen.path)) from error
+        raise DataSetError(f"{chosen.path}: {error.strerror}", hint=hint_of(error, chosen.path)) from error
     return replace(chosen, sha256=running.hexdigest())
 
 

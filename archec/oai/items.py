@@ -7,7 +7,6 @@ and 32 hexadecimal digits of a hash of its URL: it never changes, and does not r
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -23,7 +22,7 @@ from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
-from archec.errors import ArchecError, CatalogueGone, NotHeld
+from archec.errors import OUT_OF_RESOURCES, ArchecError, CatalogueGone, NotHeld
 from archec.oai.index import ITEM_KINDS, Cursor, IndexEntry, IndexRow
 from archec.oai.sets import SetRules
 from archec.redif.problems import shown
@@ -40,8 +39,6 @@ _MAX_PUBLISHERS = 5000
 """Number of series whose publisher is cached."""
 _MAX_REPORTED = 100
 """Number of unreadable templates that are in the log."""
-_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Errors of this machine, which say nothing of a file."""
 _log = logging.getLogger("archec.oai")
 
 # -- identifiers ----------------------------------------------------------------------------------
@@ -214,7 +211,7 @@ class ItemReader:
                 item.text = data.decode("utf-8", "surrogateescape")
                 self._unreadable.discard(obi.id)
             except ArchecError as error:  # a harvester receives what the catalogue knows
-                if isinstance(error.__cause__, OSError) and error.__cause__.errno in _OURS:
+                if isinstance(error.__cause__, OSError) and error.__cause__.errno in OUT_OF_RESOURCES:
                     raise
                 item.text, item.readable = _substitute(obi), False
                 self._report(obi.id, f"{self._layout.root}/{self._layout.path(tist, obi.id)}", error)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from archec.errors import DataSetError, whose
+from archec.errors import DataSetError, hint_of
 from archec.ids import archive_of, series_of
 from archec.redif.encoding import decode
 from archec.redif.files import PART, Blob, Unread, in_parts, is_template_name
@@ -102,7 +102,7 @@ class Lint:
         try:
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         except OSError as error:
-            raise DataSetError(f"cannot open {path}: {error.strerror}", hint=whose(error, path)) from error
+            raise DataSetError(f"cannot open {path}: {error.strerror}", hint=hint_of(error, path)) from error
         except ValueError as error:
             raise DataSetError(f"cannot open {path}: {error}") from error
         try:

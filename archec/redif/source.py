@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from archec.errors import DataSetError, unreadable_directory
+from archec.errors import OUT_OF_RESOURCES, DataSetError, hint_of, unreadable_directory
 from archec.redif.files import (
     PART,
     Blob,
@@ -255,9 +255,8 @@ def _listing(directory: int) -> tuple[list[str], dict[str, str]]:
 
 def _why(error: OSError) -> tuple[str, str]:
     """The code and message for a file or directory that cannot be read. Raises DataSetError if the fault is not its."""
-    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-        hint = "" if error.errno == errno.ENOMEM else "allow more open files (ulimit -n)"
-        raise DataSetError(f"cannot read the data set: {error.strerror}", hint=hint)
+    if error.errno in OUT_OF_RESOURCES:
+        raise DataSetError(f"cannot read the data set: {error.strerror}", hint=hint_of(error, ""))
     if error.errno == errno.ELOOP:
         return "link", "a symbolic link, which is not followed"
     if error.errno == errno.ENOENT:

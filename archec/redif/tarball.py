@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from archec.errors import DataSetError, whose
+from archec.errors import DataSetError, hint_of
 from archec.redif.files import PART, Blob, DataSetSource, Directory, Item, Other, Unread, in_parts, template_names
 from archec.redif.inflate import Damaged, Raw, chunks
 from archec.redif.problems import Problem, shown
@@ -83,7 +83,7 @@ class Tarball(DataSetSource):
             self.size = path.stat().st_size
         except OSError as error:
             message = f"cannot open the tarball {path}: {error.strerror}"
-            raise DataSetError(message, hint=whose(error, path)) from error
+            raise DataSetError(message, hint=hint_of(error, path)) from error
         self._raw = Raw(self._file)
         self._member = 0
         self._left = 0

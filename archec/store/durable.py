@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from archec.errors import ArchecError, StorageFailed, StorageFull, whose
+from archec.errors import ArchecError, StorageFailed, StorageFull, hint_of
 
 Data = bytes | bytearray | memoryview
 
@@ -30,8 +30,6 @@ _RENAME_NOREPLACE = 1
 _SYNC_FILE_RANGE_WRITE = 2
 _FUSE = 0x65735546
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})
-_MORE = "allow more open files (ulimit -n)"
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,8 +59,7 @@ def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
     if error.errno in _FULL:
         hint = "free some space, or inodes (see 'df -i'), and start again; everything committed is kept"
         return StorageFull(f"{where}: {error.strerror}", hint=hint)
-    hint = _MORE if error.errno in _TOO_MANY else whose(error, where)
-    return StorageFailed(f"{where}: {error.strerror or error}", hint=hint)
+    return StorageFailed(f"{where}: {error.strerror or error}", hint=hint_of(error, where))
 
 
 class storage_errors:  # noqa: N801 - used like a function

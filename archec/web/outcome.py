@@ -25,7 +25,7 @@ import os
 import re
 from enum import Enum
 
-from archec.errors import ArchecError
+from archec.errors import OUT_OF_RESOURCES, TOO_MANY_FILES, ArchecError
 from archec.ids import without_userinfo
 
 _MAX_MESSAGE = 300
@@ -181,11 +181,11 @@ class Internal(WebError):
     outcome = Outcome.INTERNAL
 
 
-OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-"""System errors of this machine, not of the other end."""
+OURS = OUT_OF_RESOURCES | {errno.ENOBUFS, errno.EADDRNOTAVAIL}
+"""System errors of this machine when it connects, not of the other end."""
 
 
 def internal(error: OSError) -> Internal:
     """The exception for one of ``OURS``."""
-    hint = "; see 'ulimit -n'" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+    hint = "; see 'ulimit -n'" if error.errno in TOO_MANY_FILES else ""
     return Internal(f"this machine cannot open another connection: {os.strerror(error.errno or 0)}{hint}")
