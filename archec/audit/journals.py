@@ -193,9 +193,10 @@ def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> N
             out_of_place(Finding("unexpected", path, "is not the name of a journal"), f"{RUNS}/{name}")
         elif not match[2] and f"{name}.gz" in names:
             plain, packed = layout.runs / name, layout.runs / f"{name}.gz"
-            if has_all_of(packed, plain):
+            has_all = has_all_of(packed, plain)
+            if has_all:
                 report(Finding("journal-twice", path, "its compressed form is there, too, and has all of it"))
-            elif is_whole(packed) and not is_whole(plain):
+            elif has_all is None and is_whole(packed):
                 out_of_place(Finding("unexpected", path, "is damaged; its compressed form is whole"), f"{RUNS}/{name}")
             else:
                 report(Finding("journal-damaged", path, "its compressed form is there, too, and lacks some of it"))

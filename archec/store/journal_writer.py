@@ -222,10 +222,10 @@ def _compress(plain: Path, fd: int) -> None:
         sink.write(packing.flush())
 
 
-def has_all_of(packed: Path, plain: Path) -> bool:
-    """Whether the compressed form is intact and begins with all batches of the plain one."""
+def has_all_of(packed: Path, plain: Path) -> bool | None:
+    """Whether the compressed form is intact and begins with all batches of the plain one; None if that is damaged."""
     size = _valid(plain)
-    return size is not None and _agree(plain, packed, size)
+    return None if size is None else _agree(plain, packed, size)
 
 
 def is_whole(path: Path) -> bool:
