@@ -11,8 +11,8 @@ import msgspec
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Ingest
+from archec.fileset.context import IngestOptions
 from archec.fileset.lookup import is_selection
-from archec.fileset.manifest import FileSelection
 from archec.fileset.status import Status
 from archec.tist import iso
 
@@ -65,9 +65,8 @@ def _table(dialect: Dialect) -> str:
 
 
 def _row(catalogue: Catalogue, ingest: Ingest, dialect: Dialect) -> str:
-    given = ingest.options if is_selection(ingest) else {}
-    selection = FileSelection(given.get("include", ()), given.get("exclude", ()))
-    selected = filter(selection.wants, catalogue.manifest(ingest.state))
+    options = msgspec.convert(ingest.options if is_selection(ingest) else {}, IngestOptions)
+    selected = filter(options.selection.wants, catalogue.manifest(ingest.state))
     files = ", ".join(json.dumps(msgspec.to_builtins(file)) for file in selected)
     values = {
         **msgspec.structs.asdict(ingest),
