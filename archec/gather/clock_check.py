@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
 
@@ -17,14 +18,18 @@ from archec.archive.opening import Archive
 from archec.archive.report import RunReport
 from archec.catalogue.documents import read
 from archec.catalogue.records import ClockReading, RunStart
+from archec.config import Config
 from archec.errors import ArchecError
 from archec.store.journal_reader import JournalFile
 from archec.tist import MAX_TIST, iso
 from archec.units import human_duration
+from archec.web.headers import http_date
 
 _DAY = 86400
 _LEAP = 90 * _DAY
 _LEAST_HOSTS, _MOST_HOSTS = 3, 9
+_PATIENCE, _LATECOMERS = 10.0, 1.0
+"""Seconds to wait for hosts, and for the remaining ones when enough have answered."""
 _RUNS = 20
 """Maximum number of runs searched for hosts to ask."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -42,13 +47,7 @@ def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     """Raises ArchecError if evidence contradicts the clock by more than a day. ``before`` is the journal of the last
     run; hosts are asked for the time if ``ask`` is set."""
     hosts = list(islice(_hosts(archive), _MOST_HOSTS)) if ask else []
-    offsets: Sequence[float] = ()
-    if len(hosts) >= _LEAST_HOSTS:
-        import asyncio  # like the client of the web slow to import, and otherwise not needed in this process
-
-        from archec.gather.host_clocks import ask_hosts
-
-        offsets = asyncio.run(ask_hosts(archive.config, hosts, _LEAST_HOSTS))
+    offsets = _ask_hosts(archive.config, hosts) if len(hosts) >= _LEAST_HOSTS else ()
     doubt = doubt_of(_reading_of(before), read_clock(), offsets)
     if doubt:
         raise ArchecError(doubt, hint="set the clock; if it is correct, use 'archec gather --trust-clock'")
@@ -94,3 +93,35 @@ def _hosts(archive: Archive) -> Iterator[str]:
         if known:
             yield from (host.host for host in known if host.faults < host.visits and host.host not in bound)
             return
+
+
+def _ask_hosts(config: Config, hosts: Sequence[str]) -> list[float]:
+    """The seconds by which those hosts that answer are ahead of this machine."""
+    import asyncio  # like the client of the web slow to import, and otherwise not needed in this process
+
+    from archec.web.door import Sender, WebError
+
+    async def ahead(sender: Sender, host: str) -> float | None:
+        try:
+            async with aclosing(await sender.send("GET", f"http://{host}/robots.txt")) as response:
+                date = http_date(response.headers.get("date", ""))
+        except WebError:
+            return None
+        return None if date is None else date - time.time()
+
+    async def ask() -> list[float]:
+        loop, offsets = asyncio.get_running_loop(), list[float]()
+        until = loop.time() + _PATIENCE
+        async with Sender(config.fetch, config.agent, "fetch") as sender:
+            asking = {asyncio.ensure_future(ahead(sender, host)) for host in hosts}
+            while asking and (left := until - loop.time()) > 0:
+                done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                offsets += [seconds for one in done if (seconds := one.result()) is not None]
+                if len(offsets) >= _LEAST_HOSTS:
+                    until = min(until, loop.time() + _LATECOMERS)
+            for one in asking:
+                one.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        return offsets
+
+    return asyncio.run(ask())
