@@ -97,6 +97,19 @@ class Database(Closing):
         return found.fetchall()
 
     @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """What is read within it is of one moment, whatever other processes write meanwhile."""
+        with self.lock:
+            is_outer = not self.connection.in_transaction
+            if is_outer:
+                self.fetch("BEGIN")
+            try:
+                yield
+            finally:
+                if is_outer and self.connection.in_transaction:  # some errors end it
+                    self.fetch("COMMIT")
+
+    @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Commits at its end, rolls back after an exception. Other writers wait."""
         if self.read_only:

@@ -60,7 +60,7 @@ class OwnSource(LocalSource):
         if at_once and not self._archive.catalogue.url.startswith("sqlite:"):
             raise MayBlock  # SQLite is as fast as an index file; a database server may take longer
         try:
-            with _read_catalogue():
+            with _read_catalogue(), self._archive.catalogue.snapshot():
                 return self._parts(self._archive, query, errors)
         except SourceFailed as error:
             self.failed(error.message, errors)

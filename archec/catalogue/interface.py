@@ -15,6 +15,7 @@ import re
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeVar
 
@@ -90,6 +91,10 @@ class Catalogue(Closing):
         """Whether another file, or none, is now at its path: what is read is what the old one held."""
         return False
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Within it, an embedded catalogue is read as it is at one moment, whatever other processes write meanwhile."""
+        return nullcontext()
+
     @abstractmethod
     def position(self) -> Position:
         """The position in the journals up to which they are applied; ``Position()`` for an empty catalogue."""
@@ -104,7 +109,8 @@ class Catalogue(Closing):
 
     def obis(self, kind: Kind, ids: Collection[str], *, visits: bool = True) -> dict[str, Obi]:
         """Returns the known obis among ``ids``, by id; without ``visits`` their last visits are not read."""
-        return {obi.id: obi for obi in self._whole(kind, self._heads(kind, ids), visits=visits)}
+        with self.snapshot():
+            return {obi.id: obi for obi in self._whole(kind, self._heads(kind, ids), visits=visits)}
 
     def each(self, kind: Kind, ids: Iterable[str]) -> Iterator[Obi]:
         """Yields the known obis among ``ids``, of which there may be any number."""
