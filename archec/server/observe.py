@@ -85,7 +85,12 @@ class Sent:
                 raise Gone
             self.size += len(message.get("body", b""))
             self.is_complete = not message.get("more_body", False)
-        await self._send(message)
+        try:
+            await self._send(message)
+        except RuntimeError as error:  # of several requests sent at once, uvicorn only stops the last one
+            if self._is_gone():
+                raise Gone from error
+            raise
 
 
 class Observed:

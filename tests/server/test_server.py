@@ -151,6 +151,16 @@ def test_nothing_is_made_for_a_client_that_is_gone(caplog: pytest.LogCaptureFixt
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
+def test_a_client_that_is_gone_before_its_next_request_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """It has sent two requests at once, and takes only a part of the first answer."""
+    with serving(Sample()) as port:
+        with connect(port) as client:
+            client.sendall(b"GET /sample/large HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+            assert client.recv(1)
+        wait_until_idle(port)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
 def test_a_large_body_comes_whole_at_any_pace() -> None:
     with serving(Sample()) as port:
         assert httpx.get(f"http://127.0.0.1:{port}/sample/large", trust_env=False).content == LARGE
