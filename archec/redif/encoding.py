@@ -108,15 +108,13 @@ def decode(data: bytes, encoding: str = "") -> Decoded:
 
 def _bare(data: bytes, encoding: str) -> tuple[bytes, str]:
     """``data`` without its byte-order mark and, unless it is UTF-16, with LF line ends; and the encoding."""
-    if encoding:
-        return with_lf(data), encoding
-    if data[:2] == b"\xff\xfe":
+    if not encoding and data[:2] == b"\xff\xfe":
         return data[2:], "utf-16le"
-    if data[:2] == b"\xfe\xff":
+    if not encoding and data[:2] == b"\xfe\xff":
         return data[2:], "utf-16be"
-    label = "utf-8"
+    label = encoding or "utf-8"
     while data.startswith(BOM_UTF8):
-        data, label = data[3:], "utf-8-bom"
+        data, label = data[3:], encoding or "utf-8-bom"
     return with_lf(data), label
 
 

@@ -193,6 +193,11 @@ class _Utf16:
 def _starts(buffer: bytearray) -> list[int]:
     """The offsets of templates, byte-order marks included."""
     lower = bytes(buffer).lower()
-    found = (match.start() for match in _START.finditer(lower))
-    marked = (at - 3 if lower[max(at - 3, 0) : at] == BOM_UTF8 else at for at in found)
-    return [at for at in marked if begins_line(lower, at)]
+    starts = []
+    for match in _START.finditer(lower):
+        at = match.start()
+        while lower[max(at - 3, 0) : at] == BOM_UTF8:
+            at -= 3
+        if begins_line(lower, at):
+            starts.append(at)
+    return starts

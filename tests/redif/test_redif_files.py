@@ -62,6 +62,17 @@ def test_parts_hold_what_the_file_holds(mark: bytes, codec: str, end: str, encod
     assert [found.text for found in whole.templates] == [found.text for found in templates]
 
 
+@pytest.mark.parametrize("mark", ["\ufeff", "\ufeff\ufeff"], ids=["once", "twice"])
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_parts_of_files_that_were_joined_with_their_marks(codec: str, mark: str) -> None:
+    data = "".join(f"{mark}{template(at)}" for at in range(COUNT)).encode(codec)
+    blobs = [item for item in in_parts("aaa/x.rdf", 7, chunked(data)) if isinstance(item, Blob)]
+    assert len(blobs) > 1
+    templates = [found for blob in blobs for found in scan(blob).templates]
+    assert [found.id for found in templates] == [f"RePEc:aaa:ssssss:{at}" for at in range(COUNT)]
+    assert [found.text for found in templates] == [template(at)[:-1].encode() for at in range(COUNT)]
+
+
 def test_a_template_that_is_too_large_is_left_out() -> None:
     huge = "Template-Type: ReDIF-Paper 1.0\nHandle: big\n" + "Note: x\n" * 1_200_000
     text = template(1) + huge + template(2) * 3
