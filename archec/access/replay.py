@@ -1,8 +1,9 @@
 """Raw replay: status, headers and bytes of a record as captured, made safe for browsers, with range requests.
 
 Pages are not rewritten. All headers of the capture have the prefix ``X-Archive-Orig-``, where clients of the Internet
-Archive look for them; those that cannot affect the connection, proxies or other pages are there as they were, too. A
-redirect points to the capture of its target.
+Archive look for them; those that cannot affect the connection, proxies or other pages are there as they were, too.
+``X-Archive-Orig-Content-Type`` is always there: another archec knows by it that all others are ours. A redirect points
+to the capture of its target.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def answer_replay(
         ("ETag", tag),
         ("Accept-Ranges", "bytes" if held is not None else "none"),
         ("Content-Security-Policy", _SANDBOX),
+        (f"{_ORIG}content-type", record.media_type),
         *([("Vary", "accept-datetime")] if negotiated else []),
         *errors_of(errors),
     ]

@@ -398,6 +398,21 @@ def test_a_memento_of_an_archec_has_the_headers_that_it_had(tmp_path: Path) -> N
                 }  # fmt: skip
 
 
+def test_a_memento_of_an_archec_has_no_headers_of_that_archec(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.octets(U, STAMPS[0], b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\nwhole")
+    crawl.other("resource", "http://b.org/", STAMPS[0], b"text", "text/plain")
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    behind = configured(tmp_path, "collections: {c: {index: a.cdxj, resource: ./w}}\naccess: {open: content}")
+    with serving(behind) as url:
+        (tmp_path / "front").mkdir()
+        text = f"collections: {{c: cdx+{url}/c/cdx}}\naccess: {{open: content}}"
+        with serving(configured(tmp_path / "front", text)) as base, client(base, "") as get:
+            for page, mime, size in ((U, "text/html", "5"), ("http://b.org/", "text/plain", "4")):
+                http = record(get.get(f"/c/resource?url={page}")).http_headers.headers
+                assert {name.title(): value for name, value in http} == {"Content-Type": mime, "Content-Length": size}
+
+
 def test_posts_are_looked_up_in_other_indexes_but_not_loaded_with_get(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "w" / "a.warc.gz")
     crawl.response(U, STAMPS[0], b"shown")
