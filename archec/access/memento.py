@@ -270,9 +270,7 @@ async def available(lookup: Lookup, at: Addresses, stamp: str, given: str) -> Re
     if row is None:
         lookup.viewer.check_empty()
     else:
-        status = row.text("status") or "200"
-        closest = {
-            "closest": {"status": status, "available": True, "url": at.memento(row), "timestamp": row.timestamp[:14]}
-        }
+        found = {"status": row.text("status") or "200", "available": lookup.viewer.has_content(row)}
+        closest = {"closest": {**found, "url": at.memento(row), "timestamp": row.timestamp[:14]}}
     value = {"url": at.url, "archived_snapshots": closest, **({"timestamp": given} if given else {})}
     return answer(200, json.dumps(value) + "\n", JSON, errors_of(lookup.errors))

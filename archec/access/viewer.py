@@ -89,6 +89,10 @@ class Viewer(Struct, frozen=True):
         if self.level(decision) < Level.CONTENT:
             raise Refused(403, "You may not load the contents")
 
+    def has_content(self, row: Row) -> bool:
+        """Whether the viewer may have the contents of a row."""
+        return self.level(self.decide(row)) == Level.CONTENT
+
     def refusal(self, status: int, message: str, errors: dict[str, str] | None = None) -> Refused:
         """The refusal if there is nothing that the viewer may see, or nothing of the kind. Clients without a token do
         not learn why."""

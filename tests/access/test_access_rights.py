@@ -736,6 +736,9 @@ def test_no_other_memento_stands_in_for_one_that_is_refused(tmp_path: Path, righ
                 assert get.get(path).status_code == status, path
             inexact = get.get(f"/{coll}/20150101000001id_/http://x.org/")
             assert inexact.headers["location"] == f"{url}/{coll}/20150101000000id_/http://x.org/"
+        for stamp, is_available in (("20140101", True), ("20150101", False)):
+            found = get.get(f"/wayback/available?url=x.org&timestamp={stamp}").json()["archived_snapshots"]["closest"]
+            assert (found["timestamp"][:8], found["available"]) == (stamp, is_available)
         assert get.get("/a/20140101000000id_/http://x.org/").text == "text/html"
         assert b"text/html" in get.get("/a/resource?url=x.org&closest=now").content
 
