@@ -36,13 +36,16 @@ def upper(value: str) -> str:
 @lru_cache(maxsize=4096)
 def last_moment(value: str) -> str:
     """The last second of a shortened timestamp: ``2014`` is 20141231235959."""
-    if len(value) >= 14:
-        return value
-    padded = value.ljust(14, "9")
-    year, month = padded[:4], _within(padded[4:6], 1, 12)
-    last_day = calendar.monthrange(min(max(int(year), 1), 9999), int(month))[1]
-    clock = (_within(padded[8:10], 0, 23), _within(padded[10:12], 0, 59), _within(padded[12:14], 0, 59))
-    return "".join((year, month, _within(padded[6:8], 1, last_day), *clock))
+    return value if len(value) >= 14 else _possible(value.ljust(14, "9"))
+
+
+def _possible(stamp: str) -> str:
+    """A timestamp with each of its parts within limits, the year from 1000 on: the 31st of February is the last day of
+    it."""
+    year, month = max(stamp[:4], "1000"), _within(stamp[4:6], 1, 12)
+    last_day = calendar.monthrange(int(year), int(month))[1]
+    clock = (_within(stamp[8:10], 0, 23), _within(stamp[10:12], 0, 59), _within(stamp[12:14], 0, 59))
+    return "".join((year, month, _within(stamp[6:8], 1, last_day), *clock))
 
 
 def _within(digits: str, least: int, most: int) -> str:
@@ -67,7 +70,7 @@ def seconds(stamp: str) -> float:
 
 def of_date(date: str) -> str:
     """The timestamp of a ``WARC-Date``. Has fewer than 14 digits if the date is invalid."""
-    return "".join(char for char in date if char.isdigit())[:14]
+    return re.sub("[^0-9]", "", date)[:14]
 
 
 def now_stamp() -> str:
@@ -86,13 +89,13 @@ def moment(stamp: str) -> datetime | None:
 
 @lru_cache(maxsize=4096)
 def http_date(stamp: str) -> str:
-    """A timestamp as an HTTP date (RFC 1123). An invalid one becomes 1970-01-01."""
-    return formatdate(to_tist(stamp), usegmt=True)
+    """A timestamp as an HTTP date (RFC 1123); of an invalid one, a possible time near it."""
+    return formatdate(to_tist(_possible(stamp)), usegmt=True)
 
 
 def iso_date(stamp: str) -> str:
-    """A timestamp in the format of ``WARC-Date``. An invalid one becomes 1970-01-01."""
-    return iso(to_tist(stamp))
+    """A timestamp in the format of ``WARC-Date``; of an invalid one, a possible time near it."""
+    return iso(to_tist(_possible(stamp)))
 
 
 def from_http_date(text: str) -> str:

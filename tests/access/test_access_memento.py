@@ -381,6 +381,31 @@ def test_timemaps(base: str, get: httpx.Client) -> None:
     assert "xml" in unknown.json()["message"]
 
 
+def test_an_impossible_time_is_a_possible_one_near_it(tmp_path: Path) -> None:
+    times = ("00000000000000", "20140231000000", "20151301256199")
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    for stamp in times:
+        crawl.response("http://a.org/", stamp, stamp.encode())
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    config = configured(tmp_path, "collections: {a: {index: a.cdxj, resource: ./w}}")
+    give_tokens(config)
+    with serving(config) as base, client(base) as get:
+        listed = get.get("/a/timemap/json/a.org").json()["mementos"]["list"]
+        dates = ["1000-01-01T00:00:00Z", "2014-02-28T00:00:00Z", "2015-12-01T23:59:59Z"]
+        assert [one["datetime"] for one in listed] == dates
+        listed = re.findall('datetime="([^"]*)"', get.get("/a/timemap/link/a.org").text)
+        for uri, stamp, date in zip(times, times, listed, strict=True):
+            answer = get.get(f"/a/{uri}id_/http://a.org/")
+            assert (answer.text, answer.headers["memento-datetime"]) == (stamp, date)
+        (tmp_path / "front").mkdir()
+        source = f"memento+{base.replace('//', f'//x:{READER}@')}/a/"
+        front = configured(tmp_path / "front", f"collections: {{m: '{source}'}}")
+        give_tokens(front)
+        with serving(front) as url, client(url) as ours:
+            for stamp in times[1:]:
+                assert stamp in ours.get(f"/m/resource?url=a.org&closest={stamp}").text
+
+
 def test_a_timemap_names_a_memento_once_whatever_sources_have_it(tmp_path: Path) -> None:
     urls = ("http://a.org/", "https://a.org/")
     for name in "xy":
