@@ -23,6 +23,10 @@ class NotInTime(SourceFailed):
     """The server of a source timed out, or sent more than is waited for: it is not asked again for the same request."""
 
 
+class NotThere(SourceFailed):
+    """A place does not have what another place may have, without being at fault."""
+
+
 class MayBlock(Exception):
     """What was to be read at once may take longer than switching to a thread."""
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from anyio import to_thread
 
-from archec.access.errors import NotInTime, SourceFailed
+from archec.access.errors import NotInTime, NotThere, SourceFailed
 from archec.access.index_files import IndexFile, skip_mark
 from archec.access.posts import Asked
 from archec.access.query import key_of
@@ -66,7 +66,7 @@ class PrefixResolver:
         elif filename.startswith("/"):
             is_refused |= PurePosixPath(self._prefix) not in PurePosixPath(filename).parents
         if is_refused:
-            raise SourceFailed(f"the filename {filename[:100]!r} is refused")
+            raise NotThere(f"the filename {filename[:100]!r} is refused")
         if self._is_url:
             return [WarcPlace(self._prefix + quote(filename, errors="surrogateescape"))]
         return [WarcPlace(os.path.join(self._prefix, filename))]
@@ -125,7 +125,8 @@ class WarcLoader:
             return None
         size = int(length) if _NUMBER.fullmatch(length) else 0
         reasons: list[str] = []
-        failure: type[SourceFailed] = SourceFailed
+        faults: list[str] = []
+        failure: type[SourceFailed] = NotThere
         for place in await self._places(filename):
             try:
                 pieces = self._pieces(place, int(offset), size)
@@ -134,10 +135,13 @@ class WarcLoader:
                     if not _is_of(record.url, row.url):
                         raise SourceFailed("the record there is of another URL")
                 record.body = _named(record.body, filename)
+                record.reported = "; ".join(faults)
                 return record
             except SourceFailed as error:
                 reasons.append(f"{filename}: {error.message}")
-                failure = NotInTime if isinstance(error, NotInTime) else failure
+                if not isinstance(error, NotThere):
+                    faults.append(reasons[-1])
+                    failure = NotInTime if NotInTime in (failure, type(error)) else SourceFailed
         raise failure("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
 
     async def slice(self, filename: str, offset: int, length: int) -> AsyncIterator[bytes]:
@@ -183,7 +187,8 @@ async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, 
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise SourceFailed(f"cannot be read: {error.strerror}") from error
+        failure = NotThere if isinstance(error, (FileNotFoundError, NotADirectoryError)) else SourceFailed
+        raise failure(f"cannot be read: {error.strerror}") from error
     at, inline = offset, bool(length) and length <= _INLINE
     try:
         while True:

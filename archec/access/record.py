@@ -54,7 +54,8 @@ class TruncatedRecord(SourceFailed):
 class Record:
     """A WARC record. ``http`` is the HTTP header of its block including the empty line, or b"". ``size`` is the length
     in bytes of the rest, which ``body`` yields. ``raw`` is the WARC header as it was read, if it can be sent
-    unchanged. ``reported`` is what the server that sent it reports of its own sources that failed."""
+    unchanged. ``reported`` is what the server that sent it reports of its own sources that failed, or why places that
+    were tried before failed."""
 
     headers: Headers
     http: bytes

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, aclosing
 from http.client import responses
 from typing import TypeVar
 
-from archec.access.errors import NotInTime, Refused, SourceFailed
+from archec.access.errors import NotInTime, NotThere, Refused, SourceFailed
 from archec.access.posts import METHOD, Asked
 from archec.access.record import ClosedOnFailure, Record, exactly, read_file, read_record
 from archec.access.remote import Web, arriving, errors_reported_in, followed, spooled
@@ -58,7 +58,7 @@ class ReplayLoader:
         if not url or row.origin.type not in REMOTE:
             return None
         if row.origin.type != "live" and METHOD in row.urlkey and METHOD not in row.url:
-            raise SourceFailed("its capture is no answer to GET, with which it would be loaded")
+            raise NotThere("its capture is no answer to GET, with which it would be loaded")
         if row.origin.type == "live" and asked.method not in self._methods:
             raise Refused(405, f"{asked.method} is not allowed on the live web", (("Allow", ", ".join(self._methods)),))
         stack = AsyncExitStack()
@@ -77,7 +77,7 @@ class ReplayLoader:
         response, final = await followed(self._web, "GET", url, own, is_final=_is_memento)
         stack.push_async_callback(response.aclose)
         if response.status_code >= 400 and not _is_memento(response):
-            raise SourceFailed(f"HTTP {response.status_code}")
+            raise _failure(response.status_code)
         return response, final
 
     async def _record(self, stack: AsyncExitStack, row: Row, response: Response, url: str) -> Record:
@@ -145,7 +145,7 @@ class RangeReader:
             if response.status_code == 200 and offset:
                 raise SourceFailed("the server does not serve ranges")
             if response.status_code not in (200, 206):
-                raise SourceFailed(f"HTTP {response.status_code}")
+                raise _failure(response.status_code)
             stream, given, seconds = arriving(response), 0, self._seconds
             while not length or given < length:
                 began = time.monotonic()
@@ -167,6 +167,10 @@ class RangeReader:
         except NotInTime as error:
             self._health.failed()
             raise NotInTime(f"no answer within {self._seconds:g} s") from error
+
+
+def _failure(status: int) -> SourceFailed:
+    return (NotThere if status in (404, 410) else SourceFailed)(f"HTTP {status}")
 
 
 def _is_memento(response: Response) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Lookup, Step, first_of
-from archec.access.errors import NotInTime, Refused, SourceFailed
+from archec.access.errors import NotInTime, NotThere, Refused, SourceFailed
 from archec.access.exchange import answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
 from archec.access.ordering import spelled_first
@@ -88,7 +88,7 @@ async def _try(lookup: Lookup, step: Step, row: Row, asked: Asked = _GET) -> Rec
     errors = lookup.errors
     lookup.viewer.check_content(row)
     reasons: list[str] = []
-    late: list[str] = []
+    faults: list[str] = []
     loaders = [one for one in step.loaders if (one, row.origin.source) not in errors.silent]
     for loader in loaders:
         try:
@@ -96,14 +96,15 @@ async def _try(lookup: Lookup, step: Step, row: Row, asked: Asked = _GET) -> Rec
             if record is not None:
                 async with ClosedOnFailure(record.close):
                     check_record(record, row, lookup.viewer)
-                for reason in filter(None, (*late, record.reported)):
+                for reason in filter(None, (*faults, record.reported)):
                     errors[row.origin.source] = reason
                 return record
         except SourceFailed as error:
             reasons.append(error.message)
             if isinstance(error, NotInTime):
                 errors.silent.add((loader, row.origin.source))
-                late.append(error.message)
+            if not isinstance(error, NotThere):
+                faults.append(error.message)
     if reasons or len(loaders) == len(step.loaders):
         errors[row.origin.source] = "; ".join(reasons) or "no entry of 'resource' can load it"
     return None

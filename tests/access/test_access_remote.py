@@ -568,6 +568,31 @@ def test_a_server_that_gives_no_record_in_time_is_asked_once(get: httpx.Client, 
         assert loaded.elapsed.total_seconds() < 5
 
 
+def test_a_place_that_fails_is_named_also_where_another_one_has_the_record(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response(U, STAMPS[0], b"near")
+    write_index(tmp_path / "a.cdxj", crawl.close())
+    whole = (tmp_path / "w" / "a.warc.gz").read_bytes()
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "a.warc.gz").write_bytes(whole[:-60])
+    with archives() as far:
+        (tmp_path / "list.txt").write_text(f"a.warc.gz\t{far.url}/fails/a\t{tmp_path}/w/a.warc.gz\n")
+        absent = f"./none, ./a.cdxj, '{far.url}/absent/', warc-prefix+./cut/absent"
+        places = {
+            "absent": (f"[{absent}, ./w]", None),
+            "fails": (f"[{absent}, '{far.url}/fails/', ./w]", {"fails": "a.warc.gz: HTTP 500"}),
+            "cut": (f"[./cut, {absent}, ./w]", {"cut": "a.warc.gz: it is truncated"}),
+            "listed": ("warc-index+./list.txt", {"listed": "a.warc.gz: HTTP 500"}),
+        }
+        text = "\n".join(f"  {name}: {{index: a.cdxj, resource: {place}}}" for name, (place, _) in places.items())
+        config = configured(tmp_path, f"collections:\n{text}\naccess: {{open: content}}")
+        with serving(config) as base, client(base, "") as get:
+            for name, (_, errors) in places.items():
+                answer = get.get(f"/{name}/resource?url={U}")
+                assert record(answer).payload == b"near"
+                assert json.loads(answer.headers.get("reserrors", "null")) == errors
+
+
 def test_a_server_that_gives_no_warc_file_in_time_is_asked_once(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "w" / "b.warc.gz")
     crawl.response(U, "20160101000000", b"near")
