@@ -26,7 +26,7 @@ from archec.access.collection import Lookup
 from archec.access.exchange import JSON, Exchange, answer, chunked, errors_of, in_thread
 from archec.access.index import visible_pages
 from archec.access.index_files import MAX_LINE
-from archec.access.ordering import sort_rows
+from archec.access.ordering import MAX_SORTED, sort_rows
 from archec.access.query import Arguments, Query, check_names, parse_query, regex
 from archec.access.query_steps import MAX_DIGESTS, resolve_revisits, within
 from archec.access.rows import Row
@@ -39,7 +39,6 @@ _NAMES = {"original": "url", "mimetype": "mime", "statuscode": "status"}
 _OF_QUERY = ("url", "matchType", "from", "to", "closest", "sort", "pageSize")
 _KNOWN = re.compile(r"[A-Za-z][\w.-]*")
 _COLLAPSE = re.compile(r"([A-Za-z][\w.-]*)(?::([0-9]{1,4}))?")
-_MAX_LIMIT = 1_000_000
 _MAX_OFFSET = 10_000_000
 Counted = tuple[Row, dict[str, str]]
 """A row and its counters."""
@@ -78,7 +77,7 @@ class Wanted:
 def parse(take: Arguments, accept_encoding: str) -> tuple[Query, Wanted]:
     """Validates the parameters. Raises UsageError."""
     check_names(take.given)
-    limit = take.number("limit", 0, least=-_MAX_LIMIT)
+    limit = take.number("limit", 0, least=-MAX_SORTED)
     own = [one for one in take.given if one[0] in _OF_QUERY and one != ("sort", "regular")]
     query = replace(parse_query(Arguments(own)), limit=None)
     fields = tuple(name for name in take.one("fl", "fields").split(",") if name) or FIELDS

@@ -96,6 +96,7 @@ def test_parameters_of_the_dialect(get: httpx.Client) -> None:
     def stamps(query: str) -> list[str]:
         return [row[1] for row in lines(get, query)]
 
+    assert stamps("limit=-100000") == list(S)
     assert stamps("limit=-2") == list(S[2:])
     assert stamps("offset=1&limit=2") == list(S[1:3])
     assert stamps("filter=statuscode:2..") == list(S[1:])
@@ -117,7 +118,9 @@ def test_parameters_of_the_dialect(get: httpx.Client) -> None:
     ]  # fmt: skip
     filtered = "filter=timestamp:201[46]01.*&showSkipCount=true&lastSkipTimestamp=true"
     assert [row[7:] for row in lines(get, filtered)] == [[S[2], "2"], [S[3], "0"]]
-    for bad in ("filter=statuscode:(", "filter=(", "collapse=a:b:c", "limit=x", "output=xml", "resumeKey=%21"):
+    for bad in (
+        "filter=statuscode:(", "filter=(", "collapse=a:b:c", "limit=x", "limit=-100001", "output=xml", "resumeKey=%21",
+    ):  # fmt: skip
         assert get.get(f"{IA}?url=a.org&{bad}").status_code == 400, bad
     assert get.get(f"{IA}?url=a.org&collection=zzz").status_code == 404
     assert get.get(f"{IA}?url=many.org/000001&collection=many").text
