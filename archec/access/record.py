@@ -6,6 +6,7 @@ converted to WARC records. Only headers, and the first SMALL bytes of bodies, ar
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 import zlib
@@ -174,6 +175,9 @@ class ChunkReader:
             self._data += piece
         return self._data[:most]
 
+    def put_back(self, data: bytes) -> None:
+        self._data = data + self._data
+
     async def some(self, most: int) -> bytes:
         """Reads up to ``most`` bytes; b"" at the end."""
         if not self._data:
@@ -200,6 +204,17 @@ async def unpacked(source: ChunkReader) -> AsyncGenerator[bytes, None]:
             raise SourceFailed("it is damaged") from error
         if plain:
             yield plain
+    source.put_back(decompressor.unused_data)
+
+
+async def all_unpacked(source: ChunkReader) -> AsyncGenerator[bytes, None]:
+    """Yields the decompressed bytes of all gzip members."""
+    while True:
+        async for piece in unpacked(source):
+            yield piece
+        if await source.ahead(len(_GZIP)) != _GZIP:
+            return
+        await asyncio.sleep(0)  # others have their turn: members may be many and empty
 
 
 class ClosedOnFailure:

@@ -20,7 +20,7 @@ from archec.access.errors import NotInTime, SourceFailed
 from archec.access.index_files import lines_of
 from archec.access.posts import PostedBody
 from archec.access.query import joined
-from archec.access.record import ChunkReader, unpacked
+from archec.access.record import ChunkReader, all_unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
 from archec.web.door import Response, Sender, WebError, trusted
@@ -179,7 +179,7 @@ def _plain(response: Response) -> AsyncIterator[bytes] | None:
         raise SourceFailed("its answer has an encoding that was not requested")
     if (whole(headers.get("content-length", "")) or 0) > MAX_ANSWER:
         raise SourceFailed(f"its answer is larger than {MAX_ANSWER} bytes")
-    return unpacked(ChunkReader(arriving(response))) if encoding.endswith("gzip") else None
+    return all_unpacked(ChunkReader(arriving(response))) if encoding.endswith("gzip") else None
 
 
 def errors_reported_in(headers: Mapping[str, str]) -> str:

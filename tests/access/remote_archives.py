@@ -68,6 +68,9 @@ class Handler(BaseHTTPRequestHandler):
             packed = gzip.compress(line(U, STAMPS[0]) + b"\n")
             twice = path == "/twice-cdx"
             self._send(200, gzip.compress(packed) if twice else packed, ("Content-Encoding", "gzip" + ", gzip" * twice))
+        elif path == "/members-cdx":
+            members = [gzip.compress(line(U, stamp) + b"\n") for stamp in STAMPS]
+            self._send(200, b"".join(members), ("Content-Encoding", "gzip"))
         elif path.startswith("/hangs"):
             server.released.wait(30)
             self.close_connection = True

@@ -67,6 +67,7 @@ collections:
   secret-mem: memento+{secret}/wayback/
   packed: cdx+{url}/packed-cdx
   twice: cdx+{url}/twice-cdx
+  members: cdx+{url}/members-cdx
   page: cdx+{url}/page-cdx
   empty: cdx+{url}/empty-cdx
   listed: {{index: 'memento+{url}/listed/', index_timeout: 0.1}}
@@ -229,6 +230,7 @@ def test_a_large_answer_holds_up_nobody(get: httpx.Client) -> None:
 
 def test_an_answer_is_unpacked_once_at_most(get: httpx.Client) -> None:
     assert [row["timestamp"] for row in found(get, "packed")] == [STAMPS[0]]
+    assert [row["timestamp"] for row in found(get, "members")] == list(STAMPS)
     told = get.get(f"/twice/index?url={U}").headers["reserrors"]
     assert json.loads(told) == {"twice": "its answer has an encoding that was not requested"}
 
