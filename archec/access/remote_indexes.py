@@ -22,7 +22,7 @@ from archec.access.stamps import from_http_date, http_date, last_moment, now_sta
 from archec.config import SourceConfig
 from archec.errors import UsageError
 from archec.ids import without_userinfo
-from archec.web.door import same_origin
+from archec.web.door import Response, same_origin
 
 T = TypeVar("T")
 Link = tuple[str, Mapping[str, str]]
@@ -205,17 +205,25 @@ class MementoSource(RemoteSource):
         values = {"url": uri_of(query.url), "timestamp": query.closest}
         url = UrlTemplate(self._config.timegate_url).filled(values)
         headers = {"Accept-Datetime": http_date(query.closest)}
-        answer = await fetch(
-            self._web, "HEAD", url, url, self._seconds, headers=headers,
-            is_final=lambda answer: "original" in answer.headers.get("link", ""),
-        )  # fmt: skip
+        answer = await fetch(self._web, "HEAD", url, url, self._seconds, headers=headers, is_final=self._is_final)
         if answer is None:
             return []
         answer.body.close()
         found = list(self._mementos(list(parse_links(answer.headers.get("link", ""))), query))
+        if not found and (date := answer.headers.get("memento-datetime", "")):
+            uri = answer.headers.get("content-location", answer.url)
+            found = list(self._mementos([(uri, {"rel": "memento", "datetime": date})], query))
         if not found and self._config.timemap_url:
             return await self._by_timemap(query)
         return found
+
+    def _is_final(self, answer: Response) -> bool:
+        """Whether the answer of a TimeGate, which must only have the original in its Link, says what is needed, so that
+        its redirect to the memento need not be followed."""
+        link = answer.headers.get("link", "")
+        return "memento-datetime" in answer.headers or (
+            "original" in link and ("datetime=" in link or bool(self._config.timemap_url))
+        )
 
     async def _by_timemap(self, query: Query) -> list[Row]:
         if not self._config.timemap_url:

@@ -105,6 +105,9 @@ class Handler(BaseHTTPRequestHandler):
         elif path.startswith("/wayback/http"):
             link = f'<{U}>; rel="original", <http://x/y>; rel="first memento"; datetime="{DATES[STAMPS[0]]}"'
             self._send(302, b"", ("Link", link), ("Location", "/elsewhere"))
+        elif path.startswith("/bare/"):
+            link = ("Link", f'<{U}>; rel="original"')
+            self._send(302, b"", link, ("Vary", "accept-datetime"), ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))
         elif re.match("/inexact/[0-9]+id_/", path):
             self._send(302, b"", ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))
         elif path.startswith("/again/"):

@@ -58,6 +58,8 @@ collections:
   colls: {{index_group: {{p: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/{{src_coll}}/{{timestamp}}id_/{{url}}'}}, near: a.cdxj}}}}
   mem: memento+{url}/wayback/
+  bare: {{index: {{type: memento, timegate_url: '{url}/bare/{{url}}',
+          replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
   inexact: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
              replay_url: '{url}/inexact/{{timestamp}}id_/{{url}}'}}}}
   private: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
@@ -136,6 +138,12 @@ def test_rows_have_the_address_of_their_capture(there: Archives, get: httpx.Clie
     assert [(row["timestamp"], row["source_type"]) for row in mementos] == [(stamp, "memento") for stamp in STAMPS]
     assert mementos[0]["load_url"] == f"{there.url}/wayback/{STAMPS[0]}id_/{U}"
     assert [row["timestamp"] for row in found(get, "mem", "closest=2016")] == [STAMPS[0]]
+
+
+def test_a_timegate_needs_no_more_than_the_headers_it_must_have(get: httpx.Client, there: Archives) -> None:
+    (row,) = found(get, "bare", "closest=2015")
+    assert (row["timestamp"], row["memento_url"]) == (STAMPS[0], f"{there.url}/pywb/all/{STAMPS[0]}id_/{U}")
+    assert record(get.get(f"/bare/resource?url={U}&closest=2015")).payload == b"first"
 
 
 def test_queries_go_on_to_those_who_understand_them(there: Archives, get: httpx.Client) -> None:
