@@ -248,7 +248,10 @@ class MementoSource(RemoteSource):
     def _page(self, answer: Fetched, query: Query) -> tuple[list[Row], list[str]]:
         """The mementos on a page of a TimeMap, and the URLs of the pages that it names."""
         with answer.body:
-            links = list(parse_links(answer.body.read(64 << 20).decode("utf-8", "replace")))
+            text = answer.body.read(64 << 20).decode("utf-8", "replace")
+        links = list(parse_links(text))
+        if text.strip() and not any("rel" in one for _, one in links):
+            raise UsageError("its answer is not a TimeMap")  # no failure: archives have such pages for unknown URLs
         named = (joined(answer.url, uri) for uri, one in links if "timemap" in one.get("rel", "").split())
         return list(self._mementos(links, query)), [url for url in named if same_origin(url, answer.url)]
 

@@ -71,6 +71,8 @@ collections:
   twice: cdx+{url}/twice-cdx
   members: cdx+{url}/members-cdx
   page: cdx+{url}/page-cdx
+  page-mem: {{index: {{type: memento, timemap_url: '{url}/page-cdx?url={{url}}',
+              replay_url: '{url}/{{timestamp}}/{{url}}'}}}}
   empty: cdx+{url}/empty-cdx
   listed: {{index: 'memento+{url}/listed/', index_timeout: 0.1}}
   alien: {{index: 'cdx+{url}/alien-cdx', index_timeout: 0.5}}
@@ -216,6 +218,9 @@ def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
     assert [row["timestamp"] for row in answer] == [*STAMPS, "20160101000000"]
     assert answer[-1]["live_url"] == f"{there.url}/lies/20160101000000id_/{U}"
     assert json.loads(get.get(f"/page/index?url={U}").headers["reserrors"]) == {"page": "its answer is not CDX"}
+    for _ in range(4):
+        told = json.loads(get.get(f"/page-mem/index?url={U}").headers["reserrors"])
+        assert told == {"page-mem": "its answer is not a TimeMap"}
 
 
 def test_an_answer_is_cut_into_lines_wherever_its_blocks_end() -> None:
@@ -230,6 +235,9 @@ def test_a_large_answer_holds_up_nobody(get: httpx.Client) -> None:
     """Neither one of empty lines, nor one of rows of other URLs, nor a TimeMap."""
     told = json.loads(get.get(f"/empty/index?url={U}").headers["reserrors"])
     assert told == {"empty": "its answer is not CDX"}
+    for _ in range(4):
+        told = json.loads(get.get(f"/page-mem/index?url={U}").headers["reserrors"])
+        assert told == {"page-mem": "its answer is not a TimeMap"}
     told = json.loads(get.get(f"/alien/index?url={U}").headers["reserrors"])
     assert told == {"alien": "no answer within 0.5 s"}
     told = json.loads(get.get(f"/listed/index?url={U}").headers["reserrors"])
