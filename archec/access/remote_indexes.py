@@ -183,6 +183,8 @@ class MementoSource(RemoteSource):
     """A Memento archive (RFC 7089) with TimeGate, TimeMap or both."""
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        if query.posted:
+            return ()  # its mementos are of GET
         if query.key:
             return await super().ask(query, errors)
         errors[self.name] = "a Memento archive supports single URLs only"

@@ -441,7 +441,7 @@ def test_posts_are_looked_up_in_other_indexes_but_not_loaded_with_get(tmp_path: 
     (tmp_path / "front").mkdir()
     with serving(behind) as url:
         source = f"'cdx+{url}/a/cdx'"
-        colls = f"{{files: {{index: {source}, resource: ../w}}, replay: {source}}}"
+        colls = f"{{files: {{index: {source}, resource: ../w}}, replay: {source}, mem: 'memento+{url}/a/'}}"
         front = configured(tmp_path / "front", f"collections: {colls}\naccess: {{open: content}}")
         with serving(front) as base, client(base, "") as get:
             assert record(get.post(f"/files/resource?url={U}", data={"k": "v"})).payload == b"posted"
@@ -449,6 +449,9 @@ def test_posts_are_looked_up_in_other_indexes_but_not_loaded_with_get(tmp_path: 
             answer = get.post(f"/replay/resource?url={U}", data={"k": "v"})
             assert (answer.status_code, "GET" in answer.json()["errors"]["replay"]) == (404, True)
             assert record(get.get(f"/replay/resource?url={U}")).payload == b"shown"
+            assert get.post(f"/mem/index?url={U}", data={"k": "v"}).text == ""
+            assert get.post(f"/mem/resource?url={U}", data={"k": "v"}).json() == {"message": "No Resource Found"}
+            assert record(get.get(f"/mem/resource?url={U}")).payload == b"shown"
 
 
 def test_an_index_that_cannot_reverse_many_captures_says_what_to_do(
