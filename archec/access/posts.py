@@ -117,15 +117,16 @@ def url_of_request(url: str, asked: Asked) -> str:
     "" for GET and HEAD, which are under the URL alone. Raises UsageError."""
     if asked.method in ("GET", "HEAD") or not url:
         return ""
-    return _url_of_method(url, asked.method, _as_query(asked) if asked.method in ("POST", "PUT") else "")
+    return url_of_method(url, asked.method, _as_query(asked) if asked.method in ("POST", "PUT") else "")
 
 
 def key_of_method(url: str, method: str, query: str) -> str:
     """The key of a URL with the method and, if there are any, the arguments of a body appended. Raises UsageError."""
-    return urlkey(_url_of_method(url, method, query))
+    return urlkey(url_of_method(url, method, query))
 
 
-def _url_of_method(url: str, method: str, query: str) -> str:
+def url_of_method(url: str, method: str, query: str) -> str:
+    """The URL with the method and, if there are any, the arguments of a body appended. Raises UsageError."""
     uri = uri_of(url)
     arguments = f"{METHOD}{method}" + (f"&{query[:_MAX_QUERY]}" if query else "")
     return uri + ("&" if "?" in uri else "?") + _NOT_IN_KEYS.sub("", arguments)

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import re
+from itertools import product
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from archec.access.errors import NotInTime, NotThere, Refused, SourceFailed
 from archec.access.exchange import answer, as_uri, errors_of
 from archec.access.obi_source import TYPE
 from archec.access.ordering import spelled_first
-from archec.access.posts import METHOD, Asked
+from archec.access.posts import METHOD, Asked, url_of_method
 from archec.access.query import Query, all_of, joined, key_of, key_range, parse_filters
 from archec.access.record import END, ClosedOnFailure, Record
 from archec.access.rows import Row, as_cdxj
@@ -54,7 +55,11 @@ async def load(lookup: Lookup, query: Query, asked: Asked = _GET, *, spelled: st
     Raises Refused: 451 or 403 if the viewer may not have it, 404 if there is none."""
     refused: Refused | None = None
     may_load = lookup.viewer.may_load(query.range)
-    for step in lookup.collection.steps:
+    queries = [query]
+    if asked.method == "HEAD" and query.key:  # captures of HEAD come before those of GET, which have the same headers
+        posted = url_of_method(query.url, "HEAD", "")
+        queries.insert(0, replace(query, posted=posted, range=key_range(posted, "exact")))
+    for step, query in product(lookup.collection.steps, queries):
         rows = await lookup.rows_of(step, query)
         if spelled:
             rows = spelled_first(rows, spelled)

@@ -446,6 +446,27 @@ def test_each_of_several_posts_in_a_second_has_its_own_response(tmp_path: Path, 
         assert again.content.endswith(b"\r\n\r\n3\r\n\r\n")
 
 
+def test_a_head_has_its_own_captures_or_those_of_get(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    crawl.response("http://a.org/", S, b"page")
+    for url in ("http://a.org/", "http://b.org/"):
+        crawl.request(url, "20150101000000", b"", "text/plain", "HEAD")
+        crawl.response(url, "20150101000000", b"", headers={"Content-Length": "99"})
+    crawl.response("http://c.org/", S, b"page")
+    crawl.close()
+    assert CliRunner().invoke(access, ["index", str(tmp_path / "w")]).exit_code == 0
+    config = configured(tmp_path, "collections: {w: warc+./w}\naccess: {open: content}")
+    with serving(config) as base, client(base, "") as get:
+        for host, method, date, length in (
+            ("a", "GET", "01 Jan 2014", "4"), ("a", "HEAD", "01 Jan 2015", "99"), ("b", "HEAD", "01 Jan 2015", "99"),
+            ("c", "HEAD", "01 Jan 2014", "4"),
+        ):  # fmt: skip
+            loaded = get.post(f"/w/resource-post?url={host}.org", content=f"{method} /\r\n\r\n")
+            assert (loaded.status_code, loaded.headers["memento-datetime"][5:16]) == (200, date), (host, method)
+            assert f"Content-Length: {length}\r\n\r\n" in loaded.text
+        assert get.post("/w/resource-post?url=b.org", content="GET /").status_code == 404
+
+
 def test_metadata_of_another_record_is_no_capture(tmp_path: Path) -> None:
     """Heritrix writes one with the URL and the time of each response."""
     crawl = Crawl(tmp_path / "w" / "a.warc.gz")
