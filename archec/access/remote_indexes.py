@@ -30,6 +30,8 @@ Link = tuple[str, Mapping[str, str]]
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*){0,100})')
 _ATTRIBUTE = re.compile(r';\s*([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
 _MAX_PAGES = 100
+_MAX_PAGE = 64 << 20
+"""Maximum size in bytes of a page of a TimeMap."""
 _MAX_OTHERS = 1000
 """Maximum number of lines in a row that are no rows."""
 _SMALL = 1 << 16
@@ -197,13 +199,14 @@ class MementoSource(RemoteSource):
         key = (query.url, query.key, query.closest if by_gate else "", *named.items())
         rows = self._cache.get(key)
         if rows is None:
-            found = await (self._by_timegate(query) if by_gate else self._by_timemap(query))
-            rows = found[:MAX_SORTED]
-            self._cache.keep(key, rows)
+            reported = errors.get(self.name)
+            rows = await (self._by_timegate(query, errors) if by_gate else self._by_timemap(query, errors))
+            if errors.get(self.name) == reported:  # else the next request asks again
+                self._cache.keep(key, rows)
         meant = (row for row in rows if query.range.start <= row.line < query.range.end)
         return (self._loadable(row, named) for row in source_rows(meant, query))
 
-    async def _by_timegate(self, query: Query) -> list[Row]:
+    async def _by_timegate(self, query: Query, errors: Errors) -> list[Row]:
         values = {"url": uri_of(query.url), "timestamp": query.closest}
         url = UrlTemplate(self._config.timegate_url).filled(values)
         headers = {"Accept-Datetime": http_date(query.closest)}
@@ -216,7 +219,7 @@ class MementoSource(RemoteSource):
             uri = answer.headers.get("content-location", answer.url)
             found = list(self._mementos([(uri, {"rel": "memento", "datetime": date})], query))
         if not found and self._config.timemap_url:
-            return await self._by_timemap(query)
+            return await self._by_timemap(query, errors)
         return found
 
     def _is_final(self, answer: Response) -> bool:
@@ -227,35 +230,42 @@ class MementoSource(RemoteSource):
             "original" in link and ("datetime=" in link or bool(self._config.timemap_url))
         )
 
-    async def _by_timemap(self, query: Query) -> list[Row]:
+    async def _by_timemap(self, query: Query, errors: Errors) -> list[Row]:
         if not self._config.timemap_url:
             raise SourceFailed("it has no TimeMap: use closest")
         values = {"url": uri_of(query.url), "timestamp": query.closest}
         first = UrlTemplate(self._config.timemap_url).filled(values)
         pages, seen = [first], {first}
         found: dict[bytes, Row] = {}
-        while pages and len(seen) <= _MAX_PAGES and len(found) < MAX_SORTED:
+        is_whole = True
+        while pages and len(found) <= MAX_SORTED:
             page = pages.pop(0)
             answer = await fetch(self._web, "GET", page, first, self._seconds)
             if answer is None:
-                break
-            rows, others = await self._beside(answer, partial(self._page, answer, query))
+                is_whole &= page == first  # then there are no mementos
+                continue
+            rows, others, is_page_whole = await self._beside(answer, partial(self._page, answer, query))
             found |= {row.line: row for row in rows}
-            for further in others:
-                if further not in seen:
-                    seen.add(further)
-                    pages.append(further)
-        return list(found.values())
+            new = [further for further in dict.fromkeys(others) if further not in seen]
+            taken = new[: _MAX_PAGES - len(seen)]
+            is_whole &= is_page_whole and taken == new
+            seen.update(taken)
+            pages += taken
+        if pages or not is_whole or len(found) > MAX_SORTED:
+            errors[self.name] = "only a part of its TimeMap could be read: rows may be missing"
+        return list(found.values())[:MAX_SORTED]
 
-    def _page(self, answer: Fetched, query: Query) -> tuple[list[Row], list[str]]:
-        """The mementos on a page of a TimeMap, and the URLs of the pages that it names."""
+    def _page(self, answer: Fetched, query: Query) -> tuple[list[Row], list[str], bool]:
+        """The mementos on a page of a TimeMap, the URLs of the pages that it names, and whether these are all."""
         with answer.body:
-            text = answer.body.read(64 << 20).decode("utf-8", "replace")
+            text = answer.body.read(_MAX_PAGE).decode("utf-8", "replace")
         links = list(parse_links(text))
+        is_whole = len(links) < MAX_SORTED and answer.size <= _MAX_PAGE
         if text.strip() and not any("rel" in one for _, one in links):
             raise UsageError("its answer is not a TimeMap")  # no failure: archives have such pages for unknown URLs
-        named = (joined(answer.url, uri) for uri, one in links if "timemap" in one.get("rel", "").split())
-        return list(self._mementos(links, query)), [url for url in named if same_origin(url, answer.url)]
+        pages = (one for one in links if "timemap" in one[1].get("rel", "").split())
+        named = (joined(answer.url, uri) for uri, one in pages if "link-format" in one.get("type", "link-format"))
+        return list(self._mementos(links, query)), [url for url in named if same_origin(url, answer.url)], is_whole
 
     def _mementos(self, links: Sequence[Link], query: Query) -> Iterator[Row]:
         origin = self._origin(self._named_values(query))

@@ -100,11 +100,17 @@ class Handler(BaseHTTPRequestHandler):
             self._send(404, b"")
         elif path.startswith("/wayback/timemap/link/"):
             links = [f'<{U}>; rel="original"', '<http://[>; rel="timemap"']
+            links.append(f'<{server.url}/all-cdx?url={U}>; rel="timemap"; type="application/json"')
             links += [f'<http://x/{s}/{U}>; rel="memento"; datetime="{DATES[s]}"' for s in STAMPS]
             self._send(200, ",\n".join(links).encode(), ("Content-Type", "application/link-format"))
         elif path.startswith("/wayback/http"):
             link = f'<{U}>; rel="original", <http://x/y>; rel="first memento"; datetime="{DATES[STAMPS[0]]}"'
             self._send(302, b"", ("Link", link), ("Location", "/elsewhere"))
+        elif path.startswith("/pages/"):
+            count, number = path.split("/")[2:4]
+            links = [f'</pages/{count}/{n}/{U}>; rel="timemap"' for n in range(1, int(count) + 1)]
+            links.append(f'<http://x/y>; rel="memento"; datetime="{DATES[STAMPS[0]]}"')
+            self._send(404 if count == number == "3" else 200, ",\n".join(links).encode())
         elif path.startswith("/bare/"):
             link = ("Link", f'<{U}>; rel="original"')
             self._send(302, b"", link, ("Vary", "accept-datetime"), ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))

@@ -58,6 +58,9 @@ collections:
   colls: {{index_group: {{p: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
            replay_url: '{url}/{{src_coll}}/{{timestamp}}id_/{{url}}'}}, near: a.cdxj}}}}
   mem: memento+{url}/wayback/
+  pages2: {{index: {{type: memento, timemap_url: '{url}/pages/2/1/{{url}}', replay_url: '{url}/{{url}}'}}}}
+  pages3: {{index: {{type: memento, timemap_url: '{url}/pages/3/1/{{url}}', replay_url: '{url}/{{url}}'}}}}
+  pages101: {{index: {{type: memento, timemap_url: '{url}/pages/101/1/{{url}}', replay_url: '{url}/{{url}}'}}}}
   bare: {{index: {{type: memento, timegate_url: '{url}/bare/{{url}}',
           replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
   inexact: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
@@ -146,6 +149,19 @@ def test_a_timegate_needs_no_more_than_the_headers_it_must_have(get: httpx.Clien
     (row,) = found(get, "bare", "closest=2015")
     assert (row["timestamp"], row["memento_url"]) == (STAMPS[0], f"{there.url}/pywb/all/{STAMPS[0]}id_/{U}")
     assert record(get.get(f"/bare/resource?url={U}&closest=2015")).payload == b"first"
+
+
+def test_a_timemap_of_which_only_a_part_is_read_is_named(
+    get: httpx.Client, there: Archives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pages, most, asked in ((2, 100_000, 2), (3, 100_000, 3), (101, 100_000, 100), (2, 3, 2)):
+        there.asked.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(remote_indexes, "MAX_SORTED", most)
+            told = json.loads(get.get(f"/pages{pages}/index?url={U}").headers.get("reserrors", "{}"))
+        reason = "only a part of its TimeMap could be read: rows may be missing"
+        assert told == ({} if (pages, most) == (2, 100_000) else {f"pages{pages}": reason})
+        assert len(there.asked) == asked
 
 
 def test_queries_go_on_to_those_who_understand_them(there: Archives, get: httpx.Client) -> None:
