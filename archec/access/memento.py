@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from starlette.responses import Response
 from archec.access.collection import Lookup
 from archec.access.exchange import HTML, JSON, answer, as_uri, errors_of
 from archec.access.ordering import spelled_first
-from archec.access.query import DEFAULT_LIMIT, all_of
+from archec.access.query import all_of
 from archec.access.rows import Row
 from archec.access.sources import Errors, Loss
 from archec.access.stamps import http_date, iso_date, seconds
@@ -92,15 +92,18 @@ async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
 
 def _around(found: Iterator[Row], url: str, stamp: str) -> View | None:
     """As :func:`view`, from the rows of all captures."""
-    rows = list(islice(found, DEFAULT_LIMIT))
-    if not rows:
-        return None
-    wanted = seconds(stamp) if stamp else 0.0
-    near = min(rows, key=lambda row: abs(seconds(row.timestamp) - wanted)) if stamp else rows[-1]
-    chosen = next((row for row in rows if row.timestamp == near.timestamp and row.url == url), near)
-    before = next((row for row in reversed(rows) if row.timestamp < chosen.timestamp), None)
-    after = next((row for row in rows if row.timestamp > chosen.timestamp), None)
-    return View(chosen, rows[0], rows[-1], before, after)
+    around: View | None = None
+    wanted, least = seconds(stamp) if stamp else 0.0, 0.0
+    for timestamp, of_one_time in groupby(found, attrgetter("timestamp")):
+        rows = list(of_one_time)
+        distance = abs(seconds(timestamp) - wanted)
+        if around is None or not stamp or distance < least:
+            first, before = (around.first, around.last) if around is not None else (rows[0], None)
+            chosen = next((row for row in rows if row.url == url), rows[0] if stamp else rows[-1])
+            around, least = View(chosen, first, rows[-1], before, None), distance
+        else:
+            around = around._replace(last=rows[-1], after=around.after or rows[0])
+    return around
 
 
 def links(at: Addresses, around: View) -> str:

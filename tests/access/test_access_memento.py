@@ -22,6 +22,7 @@ from archec.access.resource import Loaded
 from archec.access.rows import NOWHERE, Row
 from archec.access.sources import Errors
 from archec.server.responses import in_pieces
+from archec.warc.cdxj import timestamp
 
 U = "http://a.org/x?b=2&a=1"
 PART = "http://a.org/part"
@@ -445,6 +446,17 @@ def test_a_sequence_asks_no_later_step_for_what_the_first_one_has(tmp_path: Path
                     answer = get.get(f"/s/{stamp}id_/http://a.org/")
                     assert answer.headers["location"] == f"{base}/s/{STAMPS[0]}id_/http://a.org/", stamp
         assert remote.asked == []
+
+
+def test_a_memento_is_found_among_any_number_of_another_server(tmp_path: Path) -> None:
+    write_index(tmp_path / "a.cdxj", [line("http://a.org/", timestamp(10**9 + number)) for number in range(100_002)])
+    with archives() as far:
+        group = f"{{index_group: {{a: a.cdxj, far: 'cdx+{far.url}/none-cdx'}}, index_timeout: 30}}"
+        config = configured(tmp_path, f"collections: {{a: a.cdxj, g: {group}}}\naccess: {{open: metadata}}")
+        with serving(config) as url, client(url, "") as get:
+            for date in ("", DATES[0], "Mon, 10 Sep 2001 00:00:00 GMT", "Mon, 01 Jan 2001 00:00:00 GMT"):
+                told = [get.get(f"/{coll}/http://a.org/", headers={"Accept-Datetime": date}).headers for coll in "ag"]
+                assert told[0]["link"] == told[1]["link"].replace("/g/", "/a/")
 
 
 def test_the_neighbours_of_a_memento_are_of_the_same_step(tmp_path: Path) -> None:
