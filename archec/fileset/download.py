@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from archec.archive.budget import BudgetUse
-from archec.archive.ledger import Download, Ledger
 from archec.archive.report import Report
+from archec.archive.unfinished_downloads import Download, UnfinishedDownloads
 from archec.catalogue.model import FilesetManifestFile
 from archec.config import FetchConfig
 from archec.fileset.asking import Asker
@@ -118,7 +118,7 @@ class Downloader:
 
     asker: Asker
     writer: Writer
-    ledger: Ledger
+    unfinished: UnfinishedDownloads
     run: int
     threads: Executor
     config: FetchConfig
@@ -163,7 +163,7 @@ class _Transfer:
         self._head = b""
 
     async def run(self) -> FobiBody | NotFetched:
-        left = self._of.ledger.left(self._obi)
+        left = self._of.unfinished.left(self._obi)
         if left is not None:
             whole = await self._take_up(left)
             if whole is not None:
@@ -400,8 +400,8 @@ class _Transfer:
         return plain
 
     def _note(self, sha256: str = "", *, kept: bool = True) -> None:
-        """Records the temporary file in the ledger. ``kept``: it is closed, and is not discarded at the end."""
-        self._of.ledger.note(replace(self._answer, temp=self._opened().path, tist=self._of.run, sha256=sha256))
+        """Records the temporary file. ``kept``: it is closed, and is not discarded at the end."""
+        self._of.unfinished.note(replace(self._answer, temp=self._opened().path, tist=self._of.run, sha256=sha256))
         self._is_kept = kept
 
     def _path(self, temp: Temp) -> Path:
@@ -422,7 +422,7 @@ class _Transfer:
         self._take(-self._size)
         if self._temp is not None:
             self._temp.discard()
-            self._of.ledger.over([self._obi])
+            self._of.unfinished.over([self._obi])
         self._temp, self._answer, self._head, self._pieces = None, Download(self._obi), b"", []
 
     def keep(self) -> None:

@@ -78,7 +78,7 @@ async def fetch_all(
                 return
             work.commits.tick()
             if work.downloader is not None and not work.commits.uncommitted:
-                work.downloader.ledger.committed(work.run)
+                work.downloader.unfinished.committed(work.run)
 
     fetch = work.archive.config.fetch
     await at_once(min(fetch.concurrency, max(fetch.per_host, _IN_PROGRESS), len(files)), one_after_the_other)
@@ -136,7 +136,7 @@ async def _fetch_one(
             room.left -= held.digests.size
             item, tist = file_item(known, obi, held, work.run)
             work.keep(item, held)
-            work.downloader.ledger.over([obi])
+            work.downloader.unfinished.over([obi])
             return _whole_file(file, held, tist, Status.EXISTS)
     try:
         body = await work.downloader.fetch(file, url, obi, helper, room)

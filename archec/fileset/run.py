@@ -20,10 +20,10 @@ import uvloop
 from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits, committing
-from archec.archive.ledger import Ledger
 from archec.archive.opening import Archive, locked, opened
 from archec.archive.report import Report
 from archec.archive.runs import end_run, next_run, stop_run
+from archec.archive.unfinished_downloads import UnfinishedDownloads
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunStart
 from archec.config import Config
@@ -155,7 +155,7 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
     with ExitStack() as stack:
         stack.enter_context(rare_collections())
         archive = stack.enter_context(locked(config, "fileset ingest", counter.meter, wait=wait))
-        ledger = stack.enter_context(Ledger(config.work_path))
+        pending = stack.enter_context(UnfinishedDownloads(config.work_path))
         run = next_run(archive)
         counter.report = report = Report(run, 0, "none", "", filesets=counter.statuses)
         committer = stack.enter_context(committing(archive, run))
@@ -168,7 +168,7 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         async def ingest_all() -> None:
             async with _work(archive, report, committer, given.options) as work:
                 committer.on_refused = work.refuse
-                work.downloader = Downloader(work.asker, committer.store, ledger, run, threads, config.fetch, counter)
+                work.downloader = Downloader(work.asker, committer.store, pending, run, threads, config.fetch, counter)
                 try:
                     await _all(work, given)
                 finally:

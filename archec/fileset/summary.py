@@ -123,7 +123,7 @@ def finish(
     work.commits.add(CommitItem(IngestDone(stored)))
     work.commits.commit()
     if work.downloader is not None:
-        work.downloader.ledger.committed(work.run)
+        work.downloader.unfinished.committed(work.run)
     return _result(request, found, record, message, _landing(work, landing, page_url))
 
 

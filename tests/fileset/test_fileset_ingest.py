@@ -36,9 +36,9 @@ from archec.access.query import arguments, parse_query
 from archec.access.rows import as_json
 from archec.access.sources import Errors
 from archec.archive.budget import Budget
-from archec.archive.ledger import left_parts
 from archec.archive.lookup import find, held_at
 from archec.archive.recovery import rebuild
+from archec.archive.unfinished_downloads import left_parts
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
@@ -1751,8 +1751,8 @@ def test_kills_at_random_instants_of_a_thousand_files(filesets: Filesets, platfo
         process.kill()
         process.communicate()
         assert asked_again() == set()
-        ledger = filesets.config.work_path / "fileset.jsonl"
-        lines = [line for line in ledger.read_text().splitlines() if line.endswith("}")] if ledger.exists() else []
+        left = filesets.config.work_path / "fileset.jsonl"
+        lines = [line for line in left.read_text().splitlines() if line.endswith("}")] if left.exists() else []
         for line in map(json.loads, lines):
             if line.get("sha256"):
                 whole.add(line["url"].removeprefix(platform.url))

@@ -12,8 +12,8 @@ from hostile_support import assert_clean
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from archec.archive.ledger import left_parts
 from archec.archive.runs import Unbegun, unbegun
+from archec.archive.unfinished_downloads import left_parts
 from archec.config import Config
 from archec.gather.bodies import received, received_path
 from archec.proof.log import State, remembered

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from small_disk import small_disk
 
-from archec.archive.ledger import Ledger
+from archec.archive.unfinished_downloads import UnfinishedDownloads
 from archec.errors import StorageFailed, StorageFull
 from archec.gather.bodies import ReceivedHops
 from archec.store.durable import atomic_write
@@ -77,7 +77,7 @@ def test_bytes_run_out(disk: Path) -> None:
         assert (again.batches, again.torn) == (batches, 0)
 
 
-@pytest.mark.parametrize("opened", [Ledger, partial(ReceivedHops, run=TIST)])
+@pytest.mark.parametrize("opened", [UnfinishedDownloads, partial(ReceivedHops, run=TIST)])
 def test_a_disk_that_becomes_read_only(opened: Callable[[Path], Any], tmp_path: Path, monkeypatch: Any) -> None:
     """The records of downloads in progress, which are removed at the end of a run."""
 

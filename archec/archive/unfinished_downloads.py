@@ -1,4 +1,4 @@
-"""The ledger of downloads in progress, from which the next ingest resumes those of a killed one.
+"""The unfinished downloads of filesets, from which the next ingest resumes those of a killed one.
 
 A file with one JSON object per line, in the work directory. The temporary files that it names are not removed
 (:func:`left_parts`). It is no evidence: it is checked against the bytes before use, and losing it only costs downloads.
@@ -44,8 +44,8 @@ class Download(Struct, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(Download)
 
 
-class Ledger(Closing):
-    """The ledger, opened for appending. A context manager, for the holder of the run lock only."""
+class UnfinishedDownloads(Closing):
+    """Their file, opened for appending. A context manager, for the holder of the run lock only."""
 
     def __init__(self, work: Path) -> None:
         self._path = path = work / _NAME
