@@ -1,4 +1,4 @@
-"""The date of a data set in the name of its file."""
+"""The date of a data set (design, section 4)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,25 @@ _LIKE_A_DATE = re.compile(
     re.I,
 )
 _ONE_DATE = "give the date with --as-of, or rename the file"
+
+
+def date_of(
+    name: str = "", as_of: int | None = None, *, now: int = 0, newest: int = 0, whole: bool = True
+) -> tuple[int, str]:
+    """The tist of a data set and what determines it; 0 if that is not known (yet).
+
+    It is ``as_of``, else the date in its ``name``, else ``now`` (of a plain directory), else the time of its ``newest``
+    member, if it is ``whole``: in a damaged one the newest may come after the damage. Raises :class:`BadName`.
+    """
+    if as_of is not None:
+        return as_of, "--as-of"
+    if (named := date_in_name(name)) is not None:
+        return named, "the name"
+    if now:
+        return now, "the clock"
+    if newest > 0 and whole:
+        return newest, "the newest member"
+    return 0, "none: give one with --as-of"
 
 
 def date_in_name(name: str) -> int | None:

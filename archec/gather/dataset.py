@@ -27,7 +27,7 @@ from archec.errors import (
     hint_of,
     unreadable_directory,
 )
-from archec.gather.data_set_date import date_in_name
+from archec.gather.data_set_date import date_of
 from archec.gather.reading import Reading
 from archec.progress import Meter
 from archec.tist import MAX_TIST, iso, stamp
@@ -66,9 +66,8 @@ def printable(path: Path) -> str:
 def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Chosen:
     """The data set of a run at software tist ``run``: ``file`` if given, else ReDIF_directory.
 
-    Its date: ``as_of``, else the date in the name of ``file``, else the newest member time of a
-    tarball; a plain directory is now. Raises DataSetError if it is missing, UsageError for a
-    date in the future, BadName for an ambiguous date in the name.
+    Its date is 0 if :func:`date_of` needs its members. Raises DataSetError if it is missing, UsageError for a date in
+    the future, BadName for an ambiguous date in the name of ``file``.
     """
     path = config.data_path if file is None else file.absolute()
     if not path.exists():
@@ -79,12 +78,7 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
             f"{where}: no such data set", hint="check that it is mounted; put a data set there, or a link to one"
         )
     form = "directory" if path.is_dir() else "tarball"
-    if as_of is not None:
-        tist = as_of
-    elif file is not None and (named := date_in_name(path.name)) is not None:
-        tist = named
-    else:
-        tist = run if form == "directory" else 0
+    tist, _ = date_of("" if file is None else path.name, as_of, now=run if form == "directory" else 0)
     if tist <= 0 and as_of is not None:
         raise UsageError(f"{path}: {iso(tist)} is not a valid date of a data set", hint="give a later one with --as-of")
     if tist > run:
@@ -126,22 +120,12 @@ def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:
 
 
 def refuse_damaged(chosen: Chosen, reading: Reading, *, salvage: bool) -> None:
-    """Raises DamagedDataSet if a data set is not whole, unless it is salvaged; then UndatedDataSet if it has no date.
-
-    The date cannot be that of its newest member, because members may be missing.
-    """
-    if reading.whole:
-        return
-    if not salvage:
+    """Raises DamagedDataSet if a data set is not whole, unless it is salvaged."""
+    if not (reading.whole or salvage):
         what = reading.damage.message if reading.damage is not None else "it ends early"
         raise DamagedDataSet(
             f"{chosen.path}: {what}: nothing was noted from it",
             hint="get an intact copy; 'archec gather --salvage' takes what can be read",
-        )
-    if not chosen.tist:
-        raise UndatedDataSet(
-            f"{chosen.path}: is damaged, and its name does not contain its date: nothing was noted from it",
-            hint="give its date with --as-of",
         )
 
 
@@ -155,11 +139,18 @@ def refuse_retracted(chosen: Chosen, catalogue: Catalogue) -> None:
             )
 
 
-def newest_member(path: Path, newest: int) -> int:
-    """The date of a tarball by its newest member. Raises DataSetError if no member has a time."""
-    if newest <= 0:
-        raise DataSetError(f"{path}: neither its name nor its members carry a date", hint="give one with --as-of")
-    return newest
+def dated_by_members(chosen: Chosen, newest: int, *, whole: bool) -> Chosen:
+    """The data set with the date of its ``newest`` member. Raises DataSetError if that is not its date."""
+    tist, _ = date_of(newest=newest, whole=whole)
+    if tist:
+        return replace(chosen, tist=tist)
+    if whole:
+        what = "neither its name nor its members carry a date"
+        raise DataSetError(f"{chosen.path}: {what}", hint="give one with --as-of")
+    raise UndatedDataSet(
+        f"{chosen.path}: is damaged, and its name does not contain its date: nothing was noted from it",
+        hint="give its date with --as-of",
+    )
 
 
 def in_order(config: Config, paths: Iterable[Path], as_of: int | None) -> list[Chosen]:

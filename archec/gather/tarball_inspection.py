@@ -10,7 +10,7 @@ from typing import Any
 
 from archec.config import Config
 from archec.errors import BadName, DataSetError
-from archec.gather.data_set_date import date_in_name
+from archec.gather.data_set_date import date_of
 from archec.gather.dataset import printable
 from archec.progress import Meter
 from archec.redif.files import Blob, Directory, Other, Unread
@@ -79,17 +79,8 @@ def inspect(path: Path, config: Config, meter: Meter, *, on_other: Callable[[str
         found.files, found.damage = source.files, source.damage
         found.warnings += source.warnings
         found.archives.discard("")
-        _date(found, path, source.newest)
-    return found
-
-
-def _date(found: Inspection, path: Path, newest: int) -> None:
     try:
-        found.date, found.dated_by = date_in_name(path.name) or 0, "the name"
+        found.date, found.dated_by = date_of(path.name, newest=source.newest, whole=found.damage is None)
     except BadName as error:
         found.dated_by = f"none: {error}"
-        return
-    if not found.date:
-        # In a damaged tarball the newest member may come after the damage.
-        found.date = newest if found.damage is None else 0
-        found.dated_by = "the newest member" if found.date else "none: give one with --as-of"
+    return found

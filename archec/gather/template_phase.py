@@ -21,7 +21,7 @@ from archec.catalogue.documents import ObiState
 from archec.catalogue.fold import merged
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
-from archec.gather.dataset import Chosen, newest_member, refuse_damaged, refuse_nothing, refuse_retracted
+from archec.gather.dataset import Chosen, dated_by_members, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.mass_losses import group_of, groups_to_hold_back
 from archec.gather.merging import Case, HeldCounts, Merge
@@ -82,7 +82,7 @@ class TemplatePhase:
         refuse_damaged(chosen, reading, salvage=of.options.salvage)
         refuse_nothing(chosen, of.report.files, of.archive.catalogue)
         if not chosen.tist:
-            chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
+            chosen = dated_by_members(chosen, source.newest, whole=reading.whole)
             refuse_retracted(chosen, of.archive.catalogue)
             phase = replace(self, chosen=chosen)
             of.report.data_set = chosen.tist
