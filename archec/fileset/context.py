@@ -15,9 +15,9 @@ from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.model import FilesetManifestFile
 from archec.catalogue.records import ObiChange
+from archec.fileset.archiveorg_items import Items
 from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader
-from archec.fileset.items import Items
 from archec.fileset.manifest import FileSelection
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import (

@@ -28,11 +28,11 @@ from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunStart
 from archec.config import Config
 from archec.errors import ArchecError, CorruptArchive, Exit, StorageFailed, StorageFull, gravest_of_items
+from archec.fileset.archiveorg_items import Items, keys_of
 from archec.fileset.asking import Asker
 from archec.fileset.context import IngestOptions, Work, at_once
 from archec.fileset.download import BudgetSpent, Counter, Downloader
 from archec.fileset.ingest import ingest
-from archec.fileset.items import Items, keys_of
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.redaction import public_text

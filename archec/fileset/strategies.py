@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile
 from archec.config import FilesetConfig
+from archec.fileset.archiveorg_items import ItemFile, differing
 from archec.fileset.checksums import Checksums, mismatch
 from archec.fileset.context import Work
 from archec.fileset.download import PAGE
 from archec.fileset.fetching import fetch_all
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
-from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import capture_of, fileset_of, held_version, open_file
 from archec.fileset.manifest import as_kept, is_whole, safe_path, set_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy

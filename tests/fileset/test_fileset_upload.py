@@ -10,7 +10,7 @@ import pytest
 from fileset_platform import Platform, bytes_of, playing, zenodo
 from fileset_support import Filesets, make_archive
 
-from archec.fileset.items import ACCESS_KEY, SECRET_KEY
+from archec.fileset.archiveorg_items import ACCESS_KEY, SECRET_KEY
 from archec.fileset.model import IngestStrategy
 
 
