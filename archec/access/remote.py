@@ -1,4 +1,4 @@
-"""Requests to other servers: deadlines, large responses spooled to disk, and skipping servers that keep failing."""
+"""Requests to other servers: deadlines, redirects, and large responses spooled to disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of sources, and the errors that they report."""
+"""The interface of sources, the errors that they report, and how long one that keeps failing is skipped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Quarantine: unexpected and bad files are moved below ``quarantine/``, with a record of their original place.
 
-They keep their paths there, and ``moved.jsonl`` records what was moved, when and why. archec never reads them.
+They keep their paths there, and ``moved.jsonl`` records what was moved, when and why. archec never reads them. Which
+unexpected files are moved is decided by :mod:`archec.audit.check`, which bad ones by :mod:`archec.audit.repair`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The text of fetched files and its checksums (vi, vo), which distinguish a cosmetic change from a real one."""
+"""The text of fetched files and its checksums (vo), which distinguish a cosmetic change from a real one."""

@@ -1,4 +1,7 @@
-"""Text checksums: the normal form of a text, the reasons why a file has no checksum, and the limits of extraction."""
+"""Text checksums of files: the normal form of a text, why a file has no checksum, and the limits of extraction.
+
+The text of a template (vi) is :func:`archec.redif.template.canonical_text`.
+"""
 
 from __future__ import annotations
 
