@@ -17,7 +17,7 @@ from archec.archive.opening import Archive, scratch_folder
 from archec.audit.disk import FAN, judge
 from archec.audit.expected import Entry
 from archec.audit.findings import BY_COPY, Finding
-from archec.audit.journals import Gap
+from archec.audit.journals import Gap, run_of
 from archec.audit.quarantine import quarantine
 from archec.catalogue.model import Position, Run
 from archec.catalogue.records import RunEnd, RunStart
@@ -208,10 +208,14 @@ class Repair:
                     return [self._cut(gap)]
                 except (CorruptArchive, NotHeld) as error:
                     raise CorruptArchive("the copy has no journals that lead from the one to the other") from error
-            for candidate in found:
-                self._placed(candidate, None, Finding("journal-missing", "", ""))
-        message, fixed = "it was not there, as only the chain of batches shows", f"repaired from {self.where}"
-        return [Finding("journal-missing", f"{RUNS}/{candidate.name}", message, fixed=fixed) for candidate in found]
+            return [self._filled(candidate) for candidate in found]
+
+    def _filled(self, candidate: Path) -> Finding:
+        """Puts the copy's journal where there is none, or one without batches, which is not part of the chain."""
+        ours = journal_of(self._layout, run_of(candidate.name))
+        code, what = ("journal-missing", "was not there") if ours is None else ("journal-damaged", "has no batches")
+        why = Finding(code, f"{RUNS}/{candidate.name}", f"it {what}, as only the chain of batches shows")
+        return replace(why, fixed=self._placed(candidate, ours.path if ours is not None else None, why))
 
     def _cut(self, gap: Gap) -> Finding:
         """Restores the journal before a gap, whose last batches are missing."""

@@ -231,6 +231,20 @@ def test_a_journal_of_which_only_the_chain_knows_comes_back(world: World, pristi
         assert checked(world)[1] == []
 
 
+@pytest.mark.parametrize("form", [".jsonl", ".jsonl.gz"])
+def test_a_journal_without_batches_is_replaced(world: World, pristine: World, middle: int, form: str) -> None:
+    """It can be read to its end, so that only the chain shows what it lacks."""
+    good, path = tree(world.config.store_path), world.path("journal")
+    path.unlink()
+    empty = gzip.compress(b"") if form.endswith("gz") else b""
+    path.with_name(f"{middle}{form}").write_bytes(empty)
+    summary, findings = verified(world, copy=pristine.config.store_path)
+    assert (summary.clean, codes(findings)) == (True, ["journal-damaged"]), [str(finding) for finding in findings]
+    assert "has no batches" in findings[0].message
+    assert tree(world.config.store_path) == {**good, f"quarantine/runs/{middle}{form}": hashlib.md5(empty).hexdigest()}
+    assert checked(world)[1] == []
+
+
 def test_a_journal_that_does_not_lead_on_is_not_taken(world: World, pristine: World, tmp_path: Path) -> None:
     copy = clone(pristine, tmp_path / "copy")
     run = runs_of(world)[1]
