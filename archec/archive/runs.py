@@ -27,7 +27,7 @@ from archec.archive.unfinished_downloads import left_parts
 from archec.catalogue.documents import built, read
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Run
-from archec.catalogue.records import DataSetRead, IngestDone, ObiChange, RunEnd, RunStart
+from archec.catalogue.records import ClockReading, DataSetRead, IngestDone, ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, BadName, CatalogueError, LockHeld, NotHeld, RetractedDataSet, UsageError
 from archec.files import read_file
@@ -38,6 +38,7 @@ from archec.store.writer import sweep_parts, sweep_runs
 from archec.tist import MAX_TIST, parse_when, run_number, stamp
 
 _PAGE = 50
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def newest_first(catalogue: Catalogue, before: int = MAX_TIST + 1) -> Iterator[Run]:
@@ -140,6 +141,14 @@ def _add_tobi(report: Report, change: ObiChange) -> None:
 
 
 # -- between two runs --------------------------------------------------------------------------
+
+
+def read_clock() -> ClockReading:
+    """The machine's clock now, and the time since it was booted, if available; every run records it."""
+    try:
+        return ClockReading(int(time.time()), _BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
+    except (OSError, AttributeError):
+        return ClockReading(int(time.time()))
 
 
 def next_run(archive: Archive) -> int:

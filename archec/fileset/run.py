@@ -22,7 +22,7 @@ from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits, committing
 from archec.archive.opening import Archive, locked, opened
 from archec.archive.report import Report
-from archec.archive.runs import end_run, next_run, stop_run
+from archec.archive.runs import end_run, next_run, read_clock, stop_run
 from archec.archive.unfinished_downloads import UnfinishedDownloads
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunStart
@@ -160,7 +160,8 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         counter.report = report = Report(run, 0, "none", "", filesets=counter.statuses)
         committer = stack.enter_context(committing(archive, run))
         committer.pace(*_BATCH)
-        start = RunStart(run, kind=KIND, form="none", options=given.options.as_value(), software=__version__)
+        asked = given.options.as_value()
+        start = RunStart(run, kind=KIND, form="none", options=asked, software=__version__, clock=read_clock())
         committer.add(CommitItem(start))
         committer.commit()
         threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="fileset"))

@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from itertools import islice
-from pathlib import Path
 
 from archec.archive.journal_records import records
 from archec.archive.opening import Archive
 from archec.archive.report import RunReport
+from archec.archive.runs import read_clock
 from archec.catalogue.documents import read
 from archec.catalogue.records import ClockReading, RunStart
 from archec.config import Config
@@ -32,16 +32,6 @@ _PATIENCE, _LATECOMERS = 10.0, 1.0
 """Seconds to wait for hosts, and for the remaining ones when enough have answered."""
 _RUNS = 20
 """Maximum number of runs searched for hosts to ask."""
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
-def read_clock() -> ClockReading:
-    """The machine's clock now, and the time since it was booted, if available."""
-    try:
-        return ClockReading(int(time.time()), _BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
-    except (OSError, AttributeError):
-        return ClockReading(int(time.time()))
-
 
 def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     """Raises ArchecError if evidence contradicts the clock by more than a day. ``before`` is the journal of the last

@@ -20,7 +20,7 @@ from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
 from archec.archive.revision import evidence_of, judge_again
-from archec.archive.runs import end_run, known_run, newest_gathering, next_run, run_named
+from archec.archive.runs import end_run, known_run, newest_gathering, next_run, read_clock, run_named
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack, Kind
 from archec.catalogue.records import Record, Retraction, RunStart
@@ -65,7 +65,8 @@ def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterato
     run = next_run(archive)
     report = Report(run, 0, "none", "")
     with committing(archive, run) as committer:
-        committer.add(CommitItem(RunStart(run, kind=kind, options=dict(options), software=__version__)))
+        start = RunStart(run, kind=kind, options=dict(options), software=__version__, clock=read_clock())
+        committer.add(CommitItem(start))
         yield DecisionRun(report, committer)
         report.state = "done"
         end_run(archive.catalogue, committer, report)

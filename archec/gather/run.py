@@ -14,14 +14,14 @@ from archec.archive.commit import CommitItem, Commits, Committer, check_space, c
 from archec.archive.opening import Archive, locked, scratch_folder
 from archec.archive.recovery import LastRun, last_run, refuse_past
 from archec.archive.report import NOT_ASKED, Report
-from archec.archive.runs import beginning, close_interrupted_run, end_run, recounted, stop_run, sweep
+from archec.archive.runs import beginning, close_interrupted_run, end_run, read_clock, recounted, stop_run, sweep
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, UsageError, gravest
 from archec.gather.bodies import ReceivedHops, received
-from archec.gather.clock_check import check_clock, read_clock
+from archec.gather.clock_check import check_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
 from archec.gather.due import due_files, make_plan, refusals

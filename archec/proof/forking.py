@@ -10,7 +10,7 @@ from archec.archive.journal_records import records_in
 from archec.archive.opening import Archive, scratch_folder
 from archec.archive.recovery import LastRun, follow_until, last_run, rebuild
 from archec.archive.report import Report
-from archec.archive.runs import close_interrupted_run, end_run
+from archec.archive.runs import close_interrupted_run, end_run, read_clock
 from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ChainLink, Fork, RunStart, encode
@@ -52,7 +52,8 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
         for _, batch in chain(layout):
             head = batch.sha256
         with JournalWriter(layout, run, head=head) as journal:
-            start = RunStart(run, kind="fork", options={"reason": reason}, software=__version__)
+            options = {"reason": reason}
+            start = RunStart(run, kind="fork", options=options, software=__version__, clock=read_clock())
             # Declared before the catalogue is emptied, because only the catalogue knows the lost batch.
             journal.append([encode(start), encode(fork)], run)
             try:

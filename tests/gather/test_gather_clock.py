@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,8 @@ from failpoint import clock_ahead
 from gather_site import Site, pdf
 from gather_support import archec_cli, archec_inline, check, histories, make, outcomes, run, write_papers
 
-from archec.catalogue.records import ClockReading
+from archec.archive.journal_records import records
+from archec.catalogue.records import ClockReading, RunStart
 from archec.config import Config
 from archec.gather.clock_check import doubt_of
 from archec.store.journal_reader import journals
@@ -72,6 +74,32 @@ def test_the_boot_clock_contradicts_the_clock(config: Config, site: Site) -> Non
     assert "since the machine was booted" in done.err
     assert archec_cli(config, "gather", env=clock_ahead(DAY / 2)).code == 0
     assert archec_cli(config, "gather", "--trust-clock", env=clock_ahead(3000 * DAY)).code == 0
+
+
+@pytest.mark.parametrize("kind", ["retract", "losses", "fileset", "fork"])
+def test_a_run_of_any_kind_is_evidence(config: Config, folder: Path, kind: str) -> None:
+    write_papers(config, [f"http://127.0.0.1/{n}" for n in range(9)])
+    first = run(config, fetch=False).run
+    saved = folder / "saved"
+    shutil.copytree(config.store_path, saved)
+    write_papers(config, ["http://127.0.0.1/0"])
+    run(config, fetch=False)
+    if kind == "fork":
+        shutil.rmtree(config.store_path)
+        saved.rename(config.store_path)
+    command = {
+        "retract": ("retract", first, "--reason", "none"),
+        "losses": ("losses", "accept", "last"),
+        "fileset": ("fileset", "ingest", "http://127.0.0.1/"),
+        "fork": ("fork", "--reason", "none"),
+    }[kind]
+    done = archec_inline(config, *command)
+    layout = open_layout(config.store_path)
+    start = next(records(journals(layout)[-1].path, RunStart))
+    assert start.kind == kind, done.err
+    done = archec_cli(config, "gather", "--no-fetch", env=clock_ahead(60 * DAY))
+    assert (done.code, "since the machine was booted" in done.err) == (1, True), done.err
+    assert archec_inline(config, "gather", "--no-fetch").code in (0, 3)
 
 
 def test_after_a_run_from_the_future_all_goes_on(config: Config, site: Site) -> None:
