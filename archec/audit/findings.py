@@ -72,6 +72,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
 BY_COPY = frozenset(("missing", "corrupt", "unreadable", "not-a-file", "link-escapes", "link-dangling"))
 """The codes of entries that a second copy can repair."""
 _JOURNALS_BY_COPY = frozenset(("journal-damaged", "journal-missing"))
+_BY_FIX = frozenset(("unexpected", "misnamed"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +122,10 @@ Reporter = Callable[[Finding], None]
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of findings: ``wrong`` (and not fixed), ``fixed`` and ``notes``."""
+    """Counts of findings: ``wrong`` (and not fixed; their codes are ``left``), ``fixed`` and ``notes``."""
 
     by_code: Counter[str] = field(default_factory=Counter)
+    left: set[str] = field(default_factory=set)
     wrong: int = 0
     fixed: int = 0
     notes: int = 0
@@ -135,6 +137,8 @@ class Tally:
             self.by_code[finding.code] += 1
             self.fixed += bool(finding.fixed)
             self.wrong += finding.wrong
+            if finding.wrong:
+                self.left.add(finding.code)
             self.notes += not (finding.fixed or finding.wrong)
             report(finding)
 
@@ -153,10 +157,12 @@ class Tally:
         return f"{self.wrong:,} wrong, {self.fixed:,} fixed, {counted(self.notes, 'note')}"
 
     def as_lines(self) -> list[str]:
-        """The number of findings by code, and the remedy, as lines of text."""
+        """The number of findings by code, and the remedies, as lines of text."""
         lines = [f"  {code}: {count:,}" for code, count in sorted(self.by_code.items())]
-        if self.wrong and not (BY_COPY | _JOURNALS_BY_COPY).isdisjoint(self.by_code):
+        if not (BY_COPY | _JOURNALS_BY_COPY).isdisjoint(self.left):
             lines.append("'archec verify --repair-from COPY' restores good bytes from a second copy.")
+        if not _BY_FIX.isdisjoint(self.left):
+            lines.append("'archec check --fix' moves what does not belong in the archive to quarantine.")
         return lines
 
 
