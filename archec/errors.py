@@ -145,6 +145,8 @@ class BrokenChain(CorruptJournal):
 class CatalogueError(ArchecError):
     """The catalogue's engine failed, or its contents were not written by archec."""
 
+    http_status = 503
+
 
 class CatalogueRefused(CatalogueError):
     """The catalogue's engine refuses a document because of its contents."""
@@ -152,8 +154,6 @@ class CatalogueRefused(CatalogueError):
 
 class CatalogueGone(CatalogueError):
     """The database server became unavailable; nothing is missing in the archive directory."""
-
-    http_status = 503
 
 
 class DataSetError(ArchecError):

@@ -6,11 +6,12 @@ import contextlib
 import dataclasses
 import re
 import socket
+import sqlite3
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import httpx
@@ -22,6 +23,7 @@ from oai_http import Running, served
 from oai_support import DOMAIN, World, checked, code, paper, query, texts
 from servers import LOCAL
 
+from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.errors import StorageFailed
 from archec.oai import router as router_module
 from archec.oai.request import VERBS
@@ -281,6 +283,24 @@ def test_a_catalogue_that_is_gone_is_503_and_tells_no_secrets(small: World) -> N
         )
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
         assert "catalogue" not in answer.text
+
+
+def test_a_damaged_catalogue_is_503_and_its_file_in_the_log(small: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever harvests comes back when it is rebuilt."""
+    small.catalogue.close()
+    path = small.folder / "c.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        ((page,),) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'entries'")
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    small.catalogue = SQLiteCatalogue("sqlite:///c", path)
+    small.use(small.config.oai)
+    with served(small, poll=60) as site:
+        answer = get(f"{site.oai}?{query('ListRecords', metadataPrefix='oai_dc')}")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
+    assert "catalogue" not in answer.text
+    assert f"{path}: " in caplog.text
 
 
 # -- any request ----------------------------------------------------------------------------------
