@@ -1818,9 +1818,8 @@ def test_what_was_part_goes_on_after_a_kill_and_a_disk_error(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_what_was_part_goes_on_after_a_signal(
-    filesets: Filesets, platform: Platform, number: signal.Signals
-) -> None:
+def test_what_was_part_goes_on_after_a_signal(folder: Path, platform: Platform, number: signal.Signals) -> None:
+    filesets = make_archive(folder, platform, fetch={"idle_timeout": "10m"})  # the machine may be busy
     url = zenodo(platform, 7, {"p": 3_000_000, "q": 1000, "r": 4_000_000})
 
     def half(handler: Handler, data: bytes) -> None:
@@ -1832,23 +1831,27 @@ def test_what_was_part_goes_on_after_a_signal(
     large = [f"/api/records/7/files/{name}/content" for name in "pr"]
     platform.behaviours |= dict.fromkeys(large, half)
     process = ingesting(filesets, url, "--requests", "-", "--jobs", "2")  # the second waits for a line
-    deadline = time.monotonic() + 30
+    ledger, store = filesets.config.work_path / "fileset.jsonl", Path(filesets.config.store_path)
+    deadline = time.monotonic() + 300
 
-    def parts() -> list[int]:
-        return sorted(part.stat().st_size for part in Path(filesets.config.store_path).rglob("*.part"))
+    def is_part() -> bool:
+        """Whether more than a MiB of each large file has been written, and the small one is whole."""
+        parts = [part.stat().st_size for part in store.rglob("*.part")]
+        whole = [line for line in ledger.read_bytes().splitlines() if b'"sha256"' in line] if parts else []
+        return sum(size > 1 << 20 for size in parts) == 2 and any(b"/q/" in line for line in whole)
 
-    while time.monotonic() < deadline and not (len(found := parts()) == 3 and found[0] == 1000 and found[1] > 1 << 20):
+    while not is_part():
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(number)
-    process.wait(timeout=30)
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, ""), err
     assert err.splitlines()[-1].startswith("archec: interrupted"), err
     assert "Traceback" not in err
     (stopped,) = lines_of(filesets, "runs")
     platform.behaviours.clear()
     platform.sent.clear()
-    out, err = ingesting(filesets, url).communicate(timeout=60)
+    out, err = ingesting(filesets, url).communicate(timeout=300)
     assert json.loads(out)["status"] == "success", err
     closed = lines_of(filesets, "runs")[1]
     assert closed["stored_bytes"] == stopped["stored_bytes"] == 1000
