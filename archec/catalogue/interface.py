@@ -85,6 +85,8 @@ class Catalogue(Closing):
     url: str
     excludes_others = False
     """Whether no other process can read it, because the disk is full."""
+    is_transactional = True
+    """Whether a batch whose writing was interrupted leaves nothing of it."""
 
     @property
     def is_replaced(self) -> bool:

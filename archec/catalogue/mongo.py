@@ -120,6 +120,8 @@ class MongoCatalogue(Catalogue):
     not a catalogue or of another version.
     """
 
+    is_transactional = False
+
     def __init__(self, url: str, *, create: bool = False, read_only: bool = False) -> None:
         self.url = redact(url)
         self.read_only = read_only

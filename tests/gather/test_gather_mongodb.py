@@ -6,12 +6,13 @@ import random
 from pathlib import Path
 
 import pytest
-from gather_support import make
+from gather_support import archec_inline, make
 from mongod import Mongod
 
 from archec.archive.commit import Committer
 from archec.archive.recovery import rebuild
 from archec.catalogue.dump import dump
+from archec.catalogue.mongo import MongoCatalogue
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.demo.papers import write_data_set
@@ -67,6 +68,32 @@ def test_real_tarballs_in_any_order_on_either_engine(tmp_path: Path, mongodb_url
         for path in order:
             gather(config, Options(file=path, fetch=False, accept=frozenset({"all"})), Meter())
     assert dumped(mongodb.database, mongodb.base) == dumped(sqlite.database, sqlite.base)
+
+
+def test_a_batch_that_is_partly_there_is_no_damage(
+    tmp_path: Path, mongodb_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the next run completes it, check and verify exit with 0."""
+    config, undisturbed = make(tmp_path / "a", {"database": mongodb_url}), make(tmp_path / "b")
+
+    def gone(self: MongoCatalogue, visits: object) -> None:
+        raise CatalogueGone("the connection was reset")
+
+    for stage in (1, 2):
+        for each in (config, undisturbed):
+            write_data_set(each.data_path, stage, "http://127.0.0.9:9")
+        with monkeypatch.context() as patch:
+            patch.setattr(MongoCatalogue, "_put_visits", gone)
+            with pytest.raises(CatalogueGone):
+                gather(config, Options(fetch=False, as_of=1_000_000_000 + stage), Meter())
+        for command in (("check",), ("check", "--quick"), ("verify",)):
+            done = archec_inline(config, *command)
+            assert done.code == 0, done
+        assert b"not-compared: .: the catalogue is not compared: it is behind" in archec_inline(config, "check").out
+        for each in (config, undisturbed):
+            gather(each, Options(fetch=False, as_of=1_000_000_000 + stage), Meter())
+        assert b"0 wrong, 0 fixed, 0 notes" in archec_inline(config, "check").out
+        assert dumped(mongodb_url, config.base) == dumped(undisturbed.database, undisturbed.base)
 
 
 @pytest.mark.slow
