@@ -19,7 +19,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
-from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, UsageError, gravest
+from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, StorageFull, UsageError, gravest
 from archec.gather.bodies import ReceivedHops, received
 from archec.gather.clock_check import check_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
@@ -171,6 +171,8 @@ def _run(
         except BaseException as error:
             for item in committer.uncommitted:
                 report.forget(item.record)
+            if isinstance(error, StorageFull):
+                of.spool.close()  # the journal may need its space
             if isinstance(error, (ArchecError, KeyboardInterrupt)):
                 stop_run(committer, report, error)
             raise

@@ -200,8 +200,11 @@ def _stopped(layout: Layout, view: RunView) -> RunView:
         report = recounted(last, last.start)
     except CorruptJournal as error:
         return replace(view, report=structs.replace(view.figures, message=str(error)))
-    report.state, report.message = view.state, view.message
-    return replace(view, report=report.figures())
+    # The journal says why it failed also if the catalogue could not be written then.
+    failed = last.state == "failed"
+    report.state = "failed" if failed else view.state
+    report.message = str(last.report.get("message", "")) if failed else view.message
+    return replace(view, state=report.state, report=report.figures())
 
 
 def _view(run: Run) -> RunView:

@@ -444,6 +444,8 @@ def test_a_full_disk(folder: Path, what: str) -> None:
         kept = journals.count(b'{"type":"obi","kind":"tobi"')
         assert told.get("tobis", {}).get("new", 0) == kept <= count
         assert bool(told.get("stored_bytes")) == bool(kept)
+        (listed,) = map(json.loads, archec_inline(config, "runs", "--json").out.splitlines())
+        assert (listed["state"], "no space left" in listed["message"].lower()) == ("failed", True)
         filler.unlink()
         subprocess.run(["mount", "-o", "remount,size=200m", str(place)], check=True)
         done = archec_inline(config, "gather", "-f", file, "--no-fetch", "--resume")
