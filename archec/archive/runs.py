@@ -33,7 +33,7 @@ from archec.errors import ArchecError, BadName, CatalogueError, LockHeld, NotHel
 from archec.files import read_file
 from archec.paging import paged
 from archec.store.durable import atomic_write
-from archec.store.journal_reader import read_batches
+from archec.store.journal_reader import JournalFile, read_batches
 from archec.store.writer import sweep_parts, sweep_runs
 from archec.tist import MAX_TIST, parse_when, run_number, stamp
 
@@ -149,6 +149,12 @@ def read_clock() -> ClockReading:
         return ClockReading(int(time.time()), _BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
     except (OSError, AttributeError):
         return ClockReading(int(time.time()))
+
+
+def clock_of(journal: JournalFile) -> ClockReading:
+    """The clock recorded at the beginning of a run, or the run's tist if there is none."""
+    start = next(records(journal.path, RunStart), None)
+    return (start and start.clock) or ClockReading(journal.tist)
 
 
 def next_run(archive: Archive) -> int:

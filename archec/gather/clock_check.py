@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from itertools import islice
 
-from archec.archive.journal_records import records
 from archec.archive.opening import Archive
 from archec.archive.report import RunReport
-from archec.archive.runs import read_clock
+from archec.archive.runs import clock_of, read_clock
 from archec.catalogue.documents import read
-from archec.catalogue.records import ClockReading, RunStart
+from archec.catalogue.records import ClockReading
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.store.journal_reader import JournalFile
@@ -38,7 +37,7 @@ def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     run; hosts are asked for the time if ``ask`` is set."""
     hosts = list(islice(_hosts(archive), _MOST_HOSTS)) if ask else []
     offsets = _ask_hosts(archive.config, hosts) if len(hosts) >= _LEAST_HOSTS else ()
-    doubt = doubt_of(_reading_of(before), read_clock(), offsets)
+    doubt = doubt_of(clock_of(before), read_clock(), offsets)
     if doubt:
         raise ArchecError(doubt, hint="set the clock; if it is correct, use 'archec gather --trust-clock'")
 
@@ -66,12 +65,6 @@ def doubt_of(before: ClockReading, now: ClockReading, offsets: Sequence[float]) 
 
 def _iso(moment: float) -> str:
     return iso(int(min(max(moment, 0), MAX_TIST)))
-
-
-def _reading_of(journal: JournalFile) -> ClockReading:
-    """The clock recorded at the beginning of a run, or the run's tist if there is none."""
-    start = next(records(journal.path, RunStart), None)
-    return (start and start.clock) or ClockReading(journal.tist)
 
 
 def _hosts(archive: Archive) -> Iterator[str]:

@@ -28,9 +28,9 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     _gauge(to, "archec_at_work_quiet_seconds", "How long the active run has journalled nothing.", status.quiet)
     if status.last is not None:
         _last_run(to, status.last)
-    if status.success is not None:
-        meaning = "The newest run that finished; not one with files due of which no host answered."
-        _gauge(to, "archec_last_success_time_seconds", meaning, status.success.run)
+    if status.success_time is not None:
+        meaning = "When the newest run began that finished; not one with files due of which no host answered."
+        _gauge(to, "archec_last_success_time_seconds", meaning, status.success_time)
     failed = status.unbegun.time if status.unbegun is not None else 0
     _gauge(to, "archec_unbegun_run_time_seconds", "When a run failed before it began; 0: the newest began.", failed)
     _gauge(to, "archec_tist_ahead_seconds", "By how much the newest tist is ahead of the clock.", status.ahead)

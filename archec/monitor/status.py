@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -14,15 +15,16 @@ from msgspec import to_builtins
 
 from archec.archive.opening import Archive
 from archec.archive.report import HostFigures, HostsFigures
-from archec.archive.runs import Unbegun, stored_before, unbegun
+from archec.archive.runs import Unbegun, clock_of, stored_before, unbegun
 from archec.audit.last_checked import Fixity, fixity
 from archec.catalogue.documents import DueFobi
 from archec.catalogue.interface import Catalogue, Counts
-from archec.errors import CatalogueError, CatalogueGone
+from archec.errors import CatalogueError, CatalogueGone, CorruptJournal, StorageFailed
 from archec.gather.due import LAST_ID, due_files
 from archec.gather.operator_decisions import awaiting
 from archec.monitor.runs import RunView, runs
 from archec.store.durable import storage_errors
+from archec.store.journal_reader import journal_of
 from archec.store.layout import Layout
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso
@@ -73,7 +75,8 @@ class ArchiveStatus:
     according to their reports. ``due_filesets`` are the data sets to ingest, by ``archec gather --filesets``.
     ``at_work`` is who holds the run lock, ``quiet`` the number of seconds since this run has journalled something.
     ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it began, ``last`` the newest
-    gathering, ``success`` the newest one that finished or exhausted its budget, unless no host answered its visits.
+    gathering, ``success`` the newest one that finished or exhausted its budget, unless no host answered its visits, and
+    ``success_time`` when it began by the clock, of which its tist may be ahead.
     ``hosts`` are the worst of the ``hosts_in_trouble`` in ``hosts_run``, the newest run that had files due. ``refused``
     is the number of documents that the database refused. ``ahead`` is the number of seconds by which the newest tist is
     ahead of ``now``. ``damaged`` is the reason if parts of this could not be read from the catalogue; they are empty or
@@ -89,6 +92,7 @@ class ArchiveStatus:
     unbegun: Unbegun | None
     last: RunView | None
     success: RunView | None
+    success_time: int | None
     ahead: int
     due: Due
     due_filesets: Due
@@ -149,6 +153,7 @@ def status(archive: Archive) -> ArchiveStatus:
         unbegun=unbegun(config),
         last=recent[0] if recent else None,
         success=success,
+        success_time=_begun(archive.layout, success.run, moment) if success is not None else None,
         ahead=max(0, newest.run - moment - 1) if newest is not None else 0,
         due=attempt(lambda: _due(archive, moment), Due(0, False, None)),
         due_filesets=attempt(lambda: _due_filesets(archive.catalogue, moment), Due(0, False, None)),
@@ -162,6 +167,14 @@ def status(archive: Archive) -> ArchiveStatus:
         refused=attempt(lambda: len(archive.catalogue.refused()), 0),
         damaged=damaged[0] if damaged else "",
     )
+
+
+def _begun(layout: Layout, run: int, now: int) -> int:
+    """When a run began, by the clock then; its tist if that is not ahead of the clock now."""
+    journal = journal_of(layout, run) if run > now else None
+    with suppress(CorruptJournal, StorageFailed):
+        return clock_of(journal).time if journal is not None else run
+    return run
 
 
 def _due(archive: Archive, now: int) -> Due:

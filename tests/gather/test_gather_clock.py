@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -113,7 +115,10 @@ def test_after_a_run_from_the_future_all_goes_on(config: Config, site: Site) -> 
     first, second = histories(config)[site.url("/b")]
     assert second - first == 1
     assert b"ahead of it" in archec_inline(config, "status").out
-    assert b"archec_tist_ahead_seconds 3.4" in archec_inline(config, "metrics").out
+    metrics = archec_inline(config, "metrics").out
+    assert b"archec_tist_ahead_seconds 3.4" in metrics
+    (success,) = re.findall(rb"(?m)^archec_last_success_time_seconds (.*)", metrics)
+    assert float(success) <= time.time(), "the alert that no run has completed is not silenced"
     site.forget()
     assert archec_inline(config, "gather").code == 0
     assert not site.asked, "nothing is due again before its time"
