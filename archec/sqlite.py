@@ -25,6 +25,8 @@ _FAULTS = (sqlite3.Error, OverflowError, UnicodeError)
 """What SQLite and its binding raise."""
 _LEAST_FREE = 1_000_000
 """Free bytes below which an input/output error is treated as a full disk."""
+_LONGEST = 500
+"""Bytes of a path that SQLite takes, with those of the files next to it."""
 _LEAST_INDEX = 32768
 """Bytes of a -shm in use. One that found no space is smaller."""
 _PERMISSIONS = "check the owner and mode of the file, its directory and SQLite's -wal and -shm next to it"
@@ -178,6 +180,8 @@ class Database(Closing):
             unreadable = path.exists() and not os.access(path, os.R_OK)
             why = _refused("read", path) if unreadable else unwritable(path)
             hint = f"{why}, {_LOG}" if why and has_log(path) else why or _PERMISSIONS
+            if len(os.fsencode(path.absolute())) > _LONGEST:
+                hint = "SQLite opens no file with so long a path: put it elsewhere"
             return kind(f"{path}: {name} cannot be opened", hint=hint)
         hint = "check the disk, its file system and your quota" if "disk I/O" in text else ""
         return kind(f"{path}: SQLite refused: {text}", hint=hint)

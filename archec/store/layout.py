@@ -27,7 +27,7 @@ RUNS = "runs"
 FANOUTS = (0, 256)
 _MOST_BYTES = 1 << 16
 _DESCRIBED = f"{NAMASTE} describes its contents"
-_INIT = "create one with 'archec init'"
+_INIT = "check that it is mounted and the path is right; 'archec init' creates a new archive"
 _FIXED: dict[str, object] = {
     "version": VERSION,
     "inversion": "decimal digits of the tist reversed, '/' after the third and the sixth",
@@ -150,10 +150,7 @@ def open_store(config: Config) -> Layout:
     try:
         return open_layout(config.store_path)
     except ConfigError as error:
-        hint = error.hint
-        if config.object_store != Config().object_store and hint == _INIT:
-            hint = "check that it is mounted and the path is right; 'archec init' creates a new archive"
-        raise ConfigError(f"{config.place('object_store')}: {error.message}", hint=hint) from error
+        raise ConfigError(f"{config.place('object_store')}: {error.message}", hint=error.hint) from error
 
 
 def fanout_of(descriptor: bytes, path: str) -> int:

@@ -93,6 +93,13 @@ def test_a_write_that_the_file_system_refuses(tmp_path: Path) -> None:
         assert raised.value.hint == "check the disk, its file system and your quota"
 
 
+def test_a_path_that_is_too_long_for_sqlite(tmp_path: Path) -> None:
+    place = tmp_path / ("d" * 250) / ("d" * 250)
+    place.mkdir(parents=True)
+    with pytest.raises(StorageFailed, match="SQLite opens no file with so long a path"):
+        made(place / "x")
+
+
 def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
     with made(tmp_path / "x") as writer, Database(tmp_path / "x", ROLE, read_only=True) as reader:
         with writer.transaction() as db:

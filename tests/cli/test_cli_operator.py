@@ -146,6 +146,15 @@ def test_messages_about_a_refused_file_say_whose_it_is(filled: Config) -> None:
         assert "it belongs to root, and this is run as nobody" in told[0], done.err
 
 
+def test_an_obi_store_that_is_not_mounted(filled: Config) -> None:
+    filled.store_path.rename(filled.base / "elsewhere")
+    filled.store_path.mkdir()
+    for command in ("gather", "status", "rebuild"):
+        done = archec_inline(filled, command)
+        assert (done.code, "check that it is mounted" in done.err) == (1, True), done
+    assert not any(filled.store_path.iterdir())
+
+
 # -- a data set that is not there -------------------------------------------------------------------
 
 
