@@ -32,6 +32,7 @@ _PATIENCE, _LATECOMERS = 10.0, 1.0
 _RUNS = 20
 """Maximum number of runs searched for hosts to ask."""
 
+
 def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     """Raises ArchecError if evidence contradicts the clock by more than a day. ``before`` is the journal of the last
     run; hosts are asked for the time if ``ask`` is set."""
