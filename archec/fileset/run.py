@@ -27,7 +27,7 @@ from archec.archive.unfinished_downloads import UnfinishedDownloads
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunStart
 from archec.config import Config
-from archec.errors import ArchecError, CorruptArchive, Exit, StorageFailed, StorageFull, gravest_of_items
+from archec.errors import ArchecError, CatalogueGone, CorruptArchive, Exit, StorageFailed, StorageFull, gravest_of_items
 from archec.fileset.archiveorg_items import Items, keys_of
 from archec.fileset.asking import Asker
 from archec.fileset.context import IngestOptions, Work, at_once
@@ -132,7 +132,7 @@ def run_ingest(
                 _run_stoppable(_dry(archive, given))
         else:
             _run(config, given, wait=wait)
-    except (StorageFull, StorageFailed) as error:
+    except (StorageFull, StorageFailed, CatalogueGone) as error:
         for text, request in source.rest():
             emit(failure(request if isinstance(request, IngestRequest) else None, text, error), None)
         raise

@@ -1620,6 +1620,15 @@ def test_a_full_disk_is_the_status_and_what_was_whole_is_kept(filesets: Filesets
     assert filesets.ingest(second)[0].status == "success-file"
 
 
+def test_a_database_that_does_not_answer_is_the_status(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    gone = "mongodb://127.0.0.1:1/archec?serverSelectionTimeoutMS=100"
+    out, err = ingesting(filesets, url, ARCHEC_DATABASE=gone).communicate(timeout=60)
+    (result,) = map(json.loads, out.splitlines())
+    assert (result["status"], "no MongoDB server answers" in err) == ("error-storage", True)
+    assert filesets.ingest(url)[0].status == "success-file"
+
+
 def test_a_disk_that_fills_within_a_file(
     filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
