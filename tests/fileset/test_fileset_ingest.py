@@ -945,6 +945,11 @@ def test_the_url_of_the_newest_version_leads_to_it(filesets: Filesets, platform:
     first, newest = zenodo(platform, 7, {"p": 10}), zenodo(platform, 9, {"q": 10})
     platform.redirects["/records/7/latest"] = newest
     assert filesets.ingest(f"{first}/latest")[0].platform_id == "9"
+    asked = f"{platform.url}/api/records/7/versions/latest"
+    platform.bodies["/robots.txt"] = b"User-agent: *\nDisallow: /api\n"
+    platform.redirects["/api/records/7/versions/latest"] = f"{platform.url}/api/records/9"
+    (result,) = filesets.ingest(asked)
+    assert (result.platform_id, result.status) == ("9", "success-existing")
 
 
 def test_files_are_hashed_and_written_beside_the_downloads(

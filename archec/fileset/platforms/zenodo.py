@@ -40,6 +40,8 @@ from archec.fileset.status import (
 )
 
 _NAMED_RECORD = re.compile(r"(?:/api|https?://[^/]+)/records?/([^/]+)/")
+_NEWEST = re.compile(r"/api/records/([A-Za-z0-9-]+)/versions/latest/?$")
+"""The URL in the API that redirects to the newest version of a record."""
 
 
 class InvenioHelper(FilesetPlatformHelper):
@@ -49,10 +51,10 @@ class InvenioHelper(FilesetPlatformHelper):
     api = "/api"
     pages = ("/records/{work}", "/records/{version}")
     pattern = re.compile(
-        r"/(?:api/)?records?/([A-Za-z0-9-]+)(?:/(?!latest(?:@|/?$))|$)"  # it redirects to the newest version
+        r"/(?:api/)?records?/([A-Za-z0-9-]+)(?:/(?!(?:versions/)?latest(?:@|/?$))|$)"  # which are of the newest version
         r"|(?i:/doi/10\.[0-9.]+/(?:[a-z]+\.([0-9]+)|(?:[a-z0-9]+\.)?([a-z0-9]{5}-[a-z0-9]{5}))/?$)"
     )
-    collections = re.compile(r"/communities/([^/]+)")
+    collections = re.compile(rf"/communities/([^/]+)|{_NEWEST.pattern}")
 
     def match_request(
         self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
@@ -76,22 +78,25 @@ class InvenioHelper(FilesetPlatformHelper):
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for a record, and for its files if the record does not list them."""
         url = self.url_of(request, resource)
-        base, asked = self.base(url), self.id_in(url)
-        if not asked and (community := self.collections.search(path_of(url))):
+        base, asked, newest = self.base(url), self.id_in(url), _NEWEST.search(path_of(url))
+        if not (asked or newest) and (community := self.collections.search(path_of(url))):
             answer = yield Question(f"{base}/communities/{quoted(community[1])}/records?size=25")
             if answer.status == 404:  # of an older version, whose search has a parameter for it
                 answer = yield Question(f"{base}/records?communities={quoted(community[1])}&size=25")
             members = [hit["id"].word() for hit in answer.json()["hits"]["hits"].items()]
             raise FilesetPlatformScopeError(f"{community[1]} is a community, not a record", members=members)
-        self.named_in(url)
-        answer = yield Question(f"{base}/records/{quoted(asked)}")
+        if newest is None:
+            self.named_in(url)
+        where = f"{newest[1]}/versions/latest" if newest is not None else quoted(asked)
+        answer = yield Question(f"{base}/records/{where}")
         record = _single(answer.json())
         known = record["id"].word()
         concept = _concept(record)
         work_doi = record["conceptdoi"].text_or_none() or record["parent"]["pids"]["doi"]["identifier"].text_or_none()
         is_work = bool(work_doi) and request.identifier.lower() == str(work_doi).lower() != str(_doi(record)).lower()
         named = request.identifier if is_work else asked
-        _check_scope(named, known, is_concept=is_work or asked == concept, follow=follow)
+        if newest is None:
+            _check_scope(named, known, is_concept=is_work or asked == concept, follow=follow)
         with identified(known):
             _check_published(record)
             restricted = self.restricted(base, lambda: _check_open(record))
