@@ -55,10 +55,12 @@ class FigshareHelper(FilesetPlatformHelper):
     secret_header = ("Authorization", "token {}")
     shows_all: ClassVar[bool] = False
     pattern = re.compile(
-        rf"/(?:articles|datasets|ndownloader/items)/(?:.*/)?({_NUMBER}|{UUID})"
-        r"(?:/(?:versions/)?(?P<version>[0-9]{1,9}))?(?:/files)?/?$"
+        rf"/(?:articles|datasets|ndownloader/items)/(?:.*?/)??({_NUMBER}|{UUID})"
+        r"(?:/(?:versions/)?(?P<version>[0-9]{1,4}))?(?:/files)?/?$"  # a longer number is an id, and this a name
     )
-    collections = re.compile(rf"/(collections|projects)/(?:.*/)?({_NUMBER}|{UUID})(?:/[0-9]+)?(?:/articles)?/?$")
+    collections = re.compile(
+        rf"/(collections|projects)/(?:.*?/)??({_NUMBER}|{UUID})(?:/[0-9]{{1,4}})?(?:/articles)?/?$"
+    )
 
     def match_request(
         self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
