@@ -98,12 +98,16 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
 async def _ask(work: Work, questions: Any, found: RequestFindings, helper: FilesetPlatformHelper | None) -> Any:
     """Sends the questions of a generator and returns its result. The answers are collected in ``found``, except
     temporary errors, which are no states, and without secrets. These are removed before the generator builds rows from
-    an answer, which saves memory for large ones.
+    an answer, which saves memory for large ones. The generator may do without an answer: the error is raised in it.
     """
     try:
         question: Question = _sent(questions, None)
         while True:
-            answer = await work.asker.answer(question, helper)
+            try:
+                answer = await work.asker.answer(question, helper)
+            except PlatformHttpError as error:
+                question = _sent(questions, error)
+                continue
             if question.page and found.landing is None and answer.status == 200 and _is_page(answer):
                 found.landing = answer
             elif work.downloader is not None and not is_fault(answer.status):
@@ -117,11 +121,12 @@ async def _ask(work: Work, questions: Any, found: RequestFindings, helper: Files
         return done.value
 
 
-def _sent(questions: Any, answer: PlatformAnswer | None) -> Question:
-    """Sends an answer, and returns the next question. Errors of archec that are none of the data set, and would end the
-    run, become PlatformError."""
+def _sent(questions: Any, answer: PlatformAnswer | PlatformHttpError | None) -> Question:
+    """Sends an answer, or raises why there is none, and returns the next question. Errors of archec that are none of
+    the data set, and would end the run, become PlatformError."""
     try:
-        question: Question = questions.send(answer)
+        step = questions.throw if isinstance(answer, PlatformHttpError) else questions.send
+        question: Question = step(answer)
         return question
     except FilesetProblem:
         raise

@@ -952,6 +952,20 @@ def test_the_url_of_the_newest_version_leads_to_it(filesets: Filesets, platform:
     assert (result.platform_id, result.status) == ("9", "success-existing")
 
 
+def test_a_collection_of_archiveorg_is_one_though_the_search_for_its_members_gets_no_answer(
+    folder: Path, platform: Platform
+) -> None:
+    filesets = make_archive(folder, platform, fileset={
+        "resolver": platform.url, "platforms": {"archiveorg": {"hosts": [platform.host], "rate": "none"}}
+    })  # fmt: skip
+    platform.bodies["/metadata/prices"] = {"is_collection": True, "metadata": {"identifier": "prices"}, "files": []}
+    platform.files["/advancedsearch.php"] = b""
+    platform.behaviours["/advancedsearch.php"] = lambda handler, _: handler.connection.close()
+    (result,) = filesets.ingest(f"{platform.url}/details/prices")
+    assert (result.status, result.due) == ("platform-scope", None)
+    assert sum(path.startswith("/advancedsearch") for path in filesets.asked()) == 2
+
+
 def test_files_are_hashed_and_written_beside_the_downloads(
     filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:

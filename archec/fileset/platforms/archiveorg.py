@@ -66,11 +66,11 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
         check_known(asked, known)
         kind = meta["mediatype"].text_or_none()
         if body["is_collection"].flag() or kind in ("collection", "web", "account"):
-            answer = yield Question(
-                f"{base}/advancedsearch.php?q=collection%3A{quoted(asked)}&fl%5B%5D=identifier&rows=21&output=json"
-            )
             members: list[str | None] = []
             with suppress(FilesetProblem):  # it is a collection, whatever the search says
+                answer = yield Question(
+                    f"{base}/advancedsearch.php?q=collection%3A{quoted(asked)}&fl%5B%5D=identifier&rows=21&output=json"
+                )
                 members = [one["identifier"].text_or_none() for one in answer.json()["response"]["docs"].items()]
             raise FilesetPlatformScopeError(f"{asked} is a {kind or 'collection'}, not an item", members=members)
         may_read = self.may_read(base)
