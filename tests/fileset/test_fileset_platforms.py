@@ -742,6 +742,20 @@ def test_openicpsr_needs_a_session() -> None:
         item_of(OpenIcpsrHelper, PROJECT, {"/view": b"<html>log in</html>"})
 
 
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("This project has been withdrawn at the request of its depositor.", PlatformGone),
+        ("The data set <b>7</b> is gone: the version that you requested is no longer available", PlatformGone),
+        ("Your session has been removed, log in", PlatformError),
+    ],
+)
+def test_a_page_of_openicpsr_may_be_a_tombstone(said: str, problem: type[FilesetProblem]) -> None:
+    with pytest.raises(problem) as caught:
+        item_of(OpenIcpsrHelper, PROJECT, {"/view": f"<html><p>{said}</html>".encode()})
+    assert type(caught.value) is problem
+
+
 def test_a_project_of_openicpsr_without_a_version_is_its_only_one() -> None:
     helper = OpenIcpsrHelper(PlatformConfig(token="COOKIE"))
     whole, listed = PROJECT.partition("/version")[0], '<a href="/openicpsr/project/132081/version/{}/view">'

@@ -253,3 +253,10 @@ def test_the_sample_of_openicpsr_with_and_without_a_session(
     platform.files["/openicpsr/project/132081/version/V2/download/project"] = bundle.getvalue() + b"\0"
     newer = filesets.ingest(url.replace("V1", "V2"))[0]
     assert (newer.status, newer.platform_id) == ("success", "132081V2")
+    tombstone = b"<html>This project has been withdrawn.</html>"
+    platform.bodies["/openicpsr/project/132081/version/V2/view"] = tombstone
+    gone = filesets.ingest(url.replace("V1", "V2"))[0]
+    assert (gone.status, (gone.file_meta or {})["size_bytes"]) == ("platform-gone", len(tombstone))
+    assert gone.fileset is not None
+    with filesets.archive() as archive:
+        assert archive.catalogue.obis("fileset", [gone.fileset])[gone.fileset].history.lost is not None

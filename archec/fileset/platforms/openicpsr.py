@@ -17,12 +17,15 @@ from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer,
 from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
-    PlatformNotFound,
+    PlatformGone,
     PlatformRestrictedError,
 )
 
 _DOI = re.compile(r"10\.3886/E([0-9]+)(V[0-9]+)?$", re.I)
-_GONE = re.compile(r"has been (?:withdrawn|removed|retracted)|no longer available", re.I)
+_GONE = re.compile(
+    r"\b(?:project|study|deposit|data(?: ?set)?|version)\b[^<>]{0,100}?"
+    r"\b(?:(?:has|have) been (?:withdrawn|removed|retracted|deaccessioned)|no longer available)\b", re.I
+)  # fmt: skip
 
 
 class OpenIcpsrHelper(FilesetPlatformHelper):
@@ -64,7 +67,7 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         doi = _DOI.search(meta.get("dc.identifier", ""))
         if doi is None:
             if _GONE.search(answer.body[:200_000].decode("utf-8", "replace")):
-                raise PlatformNotFound("according to the page, the project no longer exists")
+                raise PlatformGone("according to its page, it is no longer there")
             raise PlatformError("meta DC.identifier: the page has no DOI of a project")
         if doi[1] != asked or (doi[2] or version).upper() != version.upper():
             known = f"{doi[1]} {doi[2] or ''}".strip()
