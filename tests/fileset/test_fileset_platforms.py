@@ -1285,6 +1285,24 @@ def test_a_platform_can_be_played_on_another_host() -> None:
     assert own.base("https://zenodo.org/records/7") == "http://127.0.0.1:99/api"
 
 
+@pytest.mark.parametrize(
+    ("disabled", "configured", "taken_by"),
+    [
+        ("zenodo", "dspace", None), ("zenodo", "inveniordm", "inveniordm"), ("inveniordm", "dspace", "zenodo"),
+        ("generic", "zenodo", "zenodo"),
+    ],
+)  # fmt: skip
+def test_no_other_helper_takes_what_belongs_to_a_disabled_platform(
+    disabled: str, configured: str, taken_by: str | None
+) -> None:
+    """Not even one to which the page itself leads, unless its hosts are configured."""
+    url = "https://zenodo.org/records/7"
+    page = Resource(url, 200, {}, b'<a href="https://zenodo.org/api/records/7/files/p.csv/content">')
+    hosts = PlatformConfig(hosts=("dspace.example.org" if configured == "dspace" else "zenodo.org",))
+    found = Registry({disabled: PlatformConfig(enabled=False), configured: hosts}).match(IngestRequest(url), page)
+    assert (found.name if found else None) == taken_by
+
+
 # -- any JSON at all ------------------------------------------------------------------------------
 
 ODD = [None, True, -1, 3.5, 10**400, "", "x" * 200_000, "\ud800\0\u202e", [], [[]], {}, {"a": {}}, [None], [7], ["http://["]]

@@ -143,7 +143,7 @@ class FilesetPlatformHelper:
         """Whether the request, or the landing page that it led to, belongs to this platform."""
         asked = _request_of(request).base_url
         urls = [asked] if resource is None else [resource.terminal_url, asked]
-        return self.config.enabled and any(self.serves(url) and self.matches(url) for url in urls)
+        return any(self.serves(url) and self.matches(url) for url in urls)
 
     def process_request(
         self, request: AnyRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None

@@ -68,7 +68,7 @@ class FigshareHelper(FilesetPlatformHelper):
         """As the base class; also landing pages on other hosts that contain ``.figshare.com/``, since institutions may
         have portals on their own hosts."""
         return super().match_request(request, resource, html_biblio) or (
-            resource is not None and self.config.enabled and not self.config.hosts
+            resource is not None and not self.config.hosts
             and self.matches(resource.terminal_url) and b".figshare.com/" in resource.body
         )  # fmt: skip
 

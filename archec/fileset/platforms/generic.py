@@ -78,7 +78,7 @@ class GenericHelper(FilesetPlatformHelper):
         self, request: AnyRequest, resource: Resource | None = None, html_biblio: object = None
     ) -> bool:
         """Whether there is a landing page with status 200."""
-        return self.config.enabled and resource is not None and resource.status == 200
+        return resource is not None and resource.status == 200
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Reads the page, and asks for link sets and JSON-LD files that it links to, until one has what is needed."""

@@ -52,12 +52,12 @@ class Registry:
         self.helpers.sort(key=lambda helper: not helper.config.hosts)
 
     def match(self, request: IngestRequest, resource: Resource | None) -> FilesetPlatformHelper | None:
-        """The first platform that matches a request; None if there is none. Raises PlatformError if a helper (of
-        another package) raises anything else than errors of archec."""
+        """The first platform that matches a request; None if there is none, or if it is disabled. Raises PlatformError
+        if a helper (of another package) raises anything else than errors of archec."""
         for helper in self.helpers:
             try:
                 if helper.match_request(request, resource, None):
-                    return helper
+                    return helper if helper.config.enabled else None
             except ArchecError:
                 raise
             except Exception as error:

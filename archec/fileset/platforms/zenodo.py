@@ -61,8 +61,7 @@ class InvenioHelper(FilesetPlatformHelper):
     ) -> bool:
         """As the base class; if no hosts are known, also pages of records that name their record in the API."""
         return super().match_request(request, resource, html_biblio) or (
-            resource is not None and self.config.enabled and not (self.config.hosts or self.hosts)
-            and self._is_page(resource)
+            resource is not None and not (self.config.hosts or self.hosts) and self._is_page(resource)
         )  # fmt: skip
 
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
