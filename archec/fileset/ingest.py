@@ -82,22 +82,26 @@ def _with_url(message: str, url: str) -> str:
 
 
 def _selected(work: Work, found: RequestFindings) -> str:
-    """A message with the number of selected files; empty if all were."""
+    """A message with the number of selected files; empty if all were, and were to be."""
     count = len(found.item.manifest or ()) if found.item is not None else 0
-    is_part = bool(work.options.include or work.options.exclude) and found.bundle is None and len(found.files) < count
-    return f"{len(found.files)} of {counted(count, 'file')} selected" if is_part else ""
+    if not (work.options.include or work.options.exclude) or (found.bundle is None and len(found.files) == count):
+        return ""
+    if found.bundle is not None:
+        return "all files are kept, since they are one download: none can be selected"
+    return f"{len(found.files)} of {counted(count, 'file')} selected"
 
 
 async def _process(work: Work, found: RequestFindings, item: FilesetPlatformItem) -> tuple[Status, str]:
     """Keeps the files. Returns the status and message of the result. Raises a FilesetProblem if there are no files."""
     options = work.options
     set_safe_paths(item.manifest or [])
-    wanted = list(filter(options.selection.wants, item.manifest or ()))
+    limits = work.archive.config.fileset
+    is_bundled = (options.strategy or choose_strategy(item, limits)).is_bundled  # of which nothing is selected
+    wanted = [file for file in item.manifest or () if is_bundled or options.selection.wants(file)]
     found.files = public_files(wanted)
     if not wanted and not item.bundle_only:
         raise EmptyManifest("the data set has no files" + (" that were asked for" if item.manifest else ""))
     chosen = replace(item, manifest=wanted)
-    limits = work.archive.config.fileset
     found.preferred = options.strategy or choose_strategy(chosen, limits)
     may_upload = work.items is not None and item.platform_status == Status.SUCCESS
     found.strategy = found.preferred if may_upload else found.preferred.on_web

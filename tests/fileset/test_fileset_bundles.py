@@ -305,6 +305,18 @@ def test_a_bundle_that_lacks_files_or_has_others_says_which(filesets: Filesets, 
     assert result.status == "success"
 
 
+def test_nothing_is_selected_of_a_bundle_and_it_says_so(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p.csv": 100, "q.csv": 200})
+    platform.bodies["/api/records/7"]["links"]["archive"] = f"{platform.url}/api/records/7/files-archive"
+    files = {path: platform.files[f"/api/records/7/files/{path}/content"] for path in ("p.csv", "q.csv")}
+    for kept, status in (({"p.csv": files["p.csv"]}, "bundle-incomplete"), (files, "success"),
+                         (files, "success-existing")):  # fmt: skip
+        platform.files["/api/records/7/files-archive"] = zipped(kept)
+        (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED, include=("p.csv",))
+        assert (result.status, result.file_count) == (status, 2)
+    assert result.message == "all files are kept, since they are one download: none can be selected"
+
+
 def test_a_bundle_with_encrypted_files_only_is_no_success(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p.csv": 100})
     platform.bodies["/api/records/7"]["links"]["archive"] = f"{platform.url}/api/records/7/files-archive"
