@@ -395,7 +395,8 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     ``landing`` is the fobi of the landing page, ``answers`` are those of the platform's responses, ``cite_as`` is the
     URL for citations that the landing page states. ``dois`` are the DOIs from platforms, sorted, each with the
     platform's name of the version ("" for all versions). ``options`` are repeated by the next ingest when it is due.
-    The other fields are as in the result.
+    ``listed`` is the number of files that the platform lists, selected or not (0: unknown). The other fields are as in
+    the result.
     """
 
     ingest_type: str
@@ -424,6 +425,7 @@ class Ingest(Struct, frozen=True, omit_defaults=True):
     dois: tuple[tuple[str, str], ...] = ()
     options: dict[str, Any] = {}
     confirmed: int = 0
+    listed: int = 0
 
     def is_due(self, now: int) -> bool:
         """Whether another attempt is useful at the tist ``now``."""

@@ -229,7 +229,7 @@ def key_of(text: str) -> str:
 
 def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
     """Yields a row for each fileset, in the order of ids, with its newest state and counts."""
-    selections = _selections(archive.catalogue)
+    listed = {ingest.state: ingest.listed for ingest in archive.catalogue.ingests() if is_selection(ingest)}
     for obi in archive.catalogue.all("fileset"):
         state, last = obi.history.last_held, max(obi.history.noted, default=0)
         files = list(archive.catalogue.manifest(state)) if state is not None else []
@@ -239,7 +239,7 @@ def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
             "title": version.title if version is not None else "",
             "held": obi.history.held,
             "lost": obi.history.lost,
-            "selected": state in selections,
+            "selected": listed.get(state or "", 0) > len(files),
             "versions": len(set(obi.history.states) - {None}),
             "noted": last,
             "noted_time": iso(last),
@@ -247,12 +247,6 @@ def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
             "files_held": sum(is_whole(file) for file in files),
             "size": sum(file.size or 0 for file in files),
         }
-
-
-def _selections(catalogue: Catalogue) -> set[str]:
-    """The states that only ingests with ``--include`` or ``--exclude`` resulted in."""
-    found = {ingest.state for ingest in catalogue.ingests() if is_selection(ingest)}
-    return found - {ingest.state for ingest in catalogue.ingests() if not is_selection(ingest)} if found else found
 
 
 def last_listed(catalogue: Catalogue, obi: Obi) -> int:

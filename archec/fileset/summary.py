@@ -107,7 +107,7 @@ def finish(
         web_bundle_dt=(done.bundle.terminal_dt or "") if done.bundle is not None else "",
         landing=landing, answers=answers, message=public_text(message)[:1000], due=due, cite_as=item.cite_as,
         dois=_dois(item, before, fileset), options=replace(work.options, force=False).as_value(),
-        confirmed=work.run if found.state else 0,
+        confirmed=work.run if found.state else 0, listed=len(item.manifest or ()),
     )  # fmt: skip
     stored = record
     if held is not None:  # a failed ingest must not hide what is held
