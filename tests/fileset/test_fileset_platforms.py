@@ -39,6 +39,7 @@ from archec.fileset.status import (
     EmptyManifest,
     FilesetPlatformScopeError,
     FilesetProblem,
+    NoPlatformMatch,
     PlatformError,
     PlatformGone,
     PlatformHttpError,
@@ -1029,6 +1030,16 @@ def test_link_elements_text_link_sets_and_descriptions_in_other_files() -> None:
         {"name": "part", "contentUrl": "p.csv", "containedIn": {"@id": "whole.zip"}}]}]}  # fmt: skip
     found = generic(page(b'<link rel="describedby" href="/d/m.json" type="application/ld+json">'), {"/d/m.json": data})
     assert [file.platform_url for file in found.manifest or ()] == ["https://data.example.org/d/whole.zip"]
+
+
+def test_json_ld_of_a_page_may_be_beside_it() -> None:
+    data = {"@type": "Dataset", "name": "P", "distribution": {"contentUrl": "p.csv"}}
+    typed = b'<link rel="alternate" type="application/ld+json" href="/d/m.json">'
+    others = b'<link rel="alternate" hreflang="de" href="/de"><link rel="alternate" type="text/turtle" href="/r">'
+    found = generic(page(others + typed), {"/d/m.json": data, "/de": data, "/r": data})
+    assert [file.platform_url for file in found.manifest or ()] == ["https://data.example.org/d/p.csv"]
+    with pytest.raises(NoPlatformMatch):
+        generic(page(others), {"/de": data, "/r": data})
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 In this order: the ``item`` links of Signposting (``Link`` headers, ``link`` elements or a link set, RFC 8288 and 9264)
 unless they are of another resource (``anchor``); then ``Dataset`` of schema.org and Croissant, as JSON-LD in the page
-or in a file to which a ``describedby`` link leads. Signposting's ``cite-as`` is the URL for citations.
+or in a file to which a ``describedby`` or ``alternate`` link leads. Signposting's ``cite-as`` is the URL for citations.
 """
 
 from __future__ import annotations
@@ -173,10 +173,13 @@ def _is_json_ld(link: TypedLink) -> bool:
 
 
 def _described_by(found: Iterable[TypedLink]) -> list[TypedLink]:
-    """The links to JSON-LD, then those that do not say to what they are."""
-    links = [link for link in found if "describedby" in link.relations]
-    others = (link for link in links if not (link.parameters.get("type") or _is_json_ld(link)))
-    return [*filter(_is_json_ld, links), *(link for link in others if is_url(link.url))]
+    """The links to descriptions in JSON-LD, those to the page itself in JSON-LD, then the links to descriptions that do
+    not say in what form these are."""
+    links = list(found)
+    described = [link for link in links if "describedby" in link.relations]
+    others = (link for link in described if not (link.parameters.get("type") or _is_json_ld(link)))
+    alternate = (link for link in links if "alternate" in link.relations and _is_json_ld(link))
+    return [*filter(_is_json_ld, described), *alternate, *(link for link in others if is_url(link.url))]
 
 
 def _link_set(answer: PlatformAnswer) -> list[TypedLink]:
