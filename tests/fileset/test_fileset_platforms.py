@@ -916,6 +916,17 @@ def test_a_catalogue_names_its_data_sets() -> None:
         generic(page(f'<script type="application/ld+json">{data}</script>'.encode()))
 
 
+def test_a_data_set_of_parts_names_those_that_are_data_sets() -> None:
+    parts = [{"@type": "Dataset", "url": "https://h/1"}, {"@id": "https://h/2"}, {"@type": "Person", "name": "N"}, "x"]
+    whole, second = {"@type": "Dataset", "name": "P", "hasPart": parts}, {"@type": "Dataset", "@id": "https://h/2"}
+    data = json.dumps([whole, second])
+    resource = page(f'<script type="application/ld+json">{data}</script>'.encode())
+    with pytest.raises(FilesetPlatformScopeError, match=r": https://h/1, https://h/2$"):
+        generic(resource)
+    data = json.dumps({**whole, "distribution": {"contentUrl": "p.csv"}})
+    assert len(generic(page(f'<script type="application/ld+json">{data}</script>'.encode())).manifest or ()) == 1
+
+
 @pytest.mark.parametrize(
     "own",
     [

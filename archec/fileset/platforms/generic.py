@@ -274,19 +274,25 @@ class _Described:
         self.dataset = found[0] if found and not self._several else JsonValue(None)
 
     def members(self) -> Iterator[str]:
-        """Yields the URLs (or ids, or names) of the data sets that a catalogue lists, and of several on the page."""
+        """Yields the URLs (or ids, or names) of the data sets that a catalogue lists, of the parts of the Dataset that
+        are data sets, and of several on the page."""
         listed = (one for catalogue in self._catalogues for one in catalogue["dataset"].one_or_more())
-        for one in (*listed, *self._several):
+        parts = (self._node(one) for one in self.dataset["hasPart"].one_or_more())
+        for one in (*listed, *(part for part in parts if part.is_object and _is(part, "Dataset")), *self._several):
             name = _first(one, "url", "@id", "name").raw if one.is_object else None
             if name and isinstance(name, str):
                 yield name
+
+    def _node(self, stated: JsonValue) -> JsonValue:
+        """The node with the id of an object, if the document has one, else the object."""
+        name = stated["@id"].raw if stated.is_object else None
+        return self._nodes.get(name, stated) if isinstance(name, str) else stated
 
     def files(self, base: str) -> Iterator[FilesetManifestFile]:
         """Yields the files of its distribution, of which a graph may have the ids only, except those that are contained
         in another (Croissant)."""
         for stated in self.dataset["distribution"].one_or_more():
-            name = stated["@id"].raw if stated.is_object else None
-            one = self._nodes.get(name, stated) if isinstance(name, str) and "contentUrl" not in stated else stated
+            one = stated if "contentUrl" in stated else self._node(stated)
             if isinstance(one.raw, str) and is_url(one.raw):
                 url = download_url(one, base)
                 yield manifest_file(_name_in(url), None, checksums(), url)
