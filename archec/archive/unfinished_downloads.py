@@ -59,6 +59,11 @@ class UnfinishedDownloads(Closing):
         """The download of this URL, if an earlier process left one."""
         return self._open.get(url)
 
+    @property
+    def has_any(self) -> bool:
+        """Whether any download is in progress."""
+        return bool(self._open)
+
     def note(self, download: Download) -> None:
         """Records the progress of a download."""
         _note(self._open, download)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,6 +144,16 @@ class Downloader:
             transfer.end()
 
 
+    def settle(self, obis: Iterable[str]) -> None:
+        """Removes what earlier runs left of downloads of files that are held now: their bytes were held already, or an
+        earlier run was killed before it noted that."""
+        for obi in obis if self.ledger.has_any else ():
+            left = self.ledger.left(obi)
+            if left is not None and left.tist < self.run:
+                self.writer.discard(left.temp)
+                self.ledger.over([obi])
+
+
 class _Transfer:
     """One download, with retries as long as they make progress."""
 
@@ -201,6 +211,7 @@ class _Transfer:
         await self._in_thread(temp.reread)
         self._temp, self._answer, self._head = temp, left, self._head_of(temp)
         self._take(temp.size)
+        self._note(left.sha256, kept=False)
         digests = temp.digests
         is_complete = self._file.size is not None or (left.sha256 and digests.sha256 == left.sha256)
         if is_complete and mismatch(self._file, digests) is None:

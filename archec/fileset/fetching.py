@@ -136,7 +136,6 @@ async def _fetch_one(
             room.left -= held.digests.size
             item, tist = file_item(known, obi, held, work.run)
             work.keep(item, held)
-            work.downloader.unfinished.over([obi])
             return _whole_file(file, held, tist, Status.EXISTS)
     try:
         body = await work.downloader.fetch(file, url, obi, helper, room)

@@ -1749,6 +1749,40 @@ def test_what_a_kill_left_between_its_names_and_the_journal_is_not_asked_for_aga
     assert archec_inline(filesets.config, "verify").code == 0
 
 
+@pytest.mark.parametrize("point", ["half", "catalogue.after-write:3"])
+def test_a_kill_leaves_nothing_of_what_is_held_later(filesets: Filesets, platform: Platform, point: str) -> None:
+    """Neither a part of a file whose bytes came by another URL, nor a line of a file that was noted already."""
+    urls = [zenodo(platform, number, {"p": 3_000_000}, concept=number + 100) for number in (7, 8)]
+    sent = [threading.Event(), threading.Event()]
+
+    def halfway(handler: Handler, data: bytes) -> None:
+        handler.wfile.write(handler.head(data)[:2_000_000])
+        handler.wfile.flush()
+        sent[f"{handler.path}".count("/8/")].set()
+        handler.connection.recv(1)
+
+    ledger = filesets.config.work_path / "fileset.jsonl"
+    if point == "half":
+        for number in (7, 8):
+            platform.behaviours[f"/api/records/{number}/files/p/content"] = halfway
+        process = ingesting(filesets, urls[0], urls[1], "--jobs", "2")
+        assert all(one.wait(60) for one in sent)
+        deadline = time.monotonic() + 30
+        while len(left_parts(filesets.config.work_path)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        platform.behaviours.clear()
+    else:
+        process = ingesting(filesets, urls[0], **killed_at(point))
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL
+    assert ledger.exists()
+    assert {result.status for result in filesets.ingest(*urls)} <= {"success-file", "success-existing", "success"}
+    assert not list(Path(filesets.config.store_path).rglob("*.part"))
+    assert not ledger.exists()
+
+
 def test_what_a_kill_left_of_a_file_that_was_replaced_is_fetched_anew(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"f": 3000})
     process = ingesting(filesets, url, **killed_at("store.after-fsync-dir:2"))
