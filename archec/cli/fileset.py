@@ -28,7 +28,7 @@ from archec.cli.common import (
     warn_if_unknown,
 )
 from archec.config import load
-from archec.errors import Exit, UsageError
+from archec.errors import ArchecError, Exit, UsageError
 from archec.export.units import selection
 from archec.fileset import result as results
 from archec.fileset.candidates import candidates as find_candidates
@@ -52,7 +52,7 @@ from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest, Status
-from archec.terminal.output import LineWriter, echo_json, escaped_json, note, show_all
+from archec.terminal.output import LineWriter, ReaderGone, echo_json, escaped_json, note, show_all
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted, human_size
@@ -137,7 +137,10 @@ def ingest(
     kept: list[str] = []
 
     def emit(result: IngestResult, file: IngestResult | None) -> None:
-        _write(sys.stdout.buffer, result)
+        try:
+            _write(sys.stdout.buffer, result)
+        except ReaderGone as error:  # after which no exit code could say what became of the requests
+            raise ArchecError("nobody reads the results on stdout") from error
         if result.fileset is not None and not dry_run and result.status != Status.PLATFORM_GONE:
             kept.append(result.fileset)
         if file is not None and file_results is not None:
@@ -177,16 +180,16 @@ def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
 
 
 def _split(source: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of a file as they arrive. It is read without its buffer, whose lock a thread that waits for a
-    silent pipe would still hold at exit."""
-    raw, pieces = getattr(source, "raw", source), [b""]
+    """Yields the lines of a file as they arrive, but no more of one than shows that it is too long. It is read without
+    its buffer, whose lock a thread that waits for a silent pipe would still hold at exit."""
+    raw, line = getattr(source, "raw", source), bytearray()
     while data := raw.read(1 << 16):
-        end, *lines = data.split(b"\n")
-        pieces.append(end)
-        for line in lines:
-            yield b"".join(pieces)
-            pieces = [line]
-    yield b"".join(pieces)
+        end, *others = data.split(b"\n")
+        line += end[: results.LONGEST_LINE + 1 - len(line)]
+        for other in others:
+            yield bytes(line)
+            line = bytearray(other)
+    yield bytes(line)
 
 
 def _write(target: BinaryIO, result: IngestResult) -> None:

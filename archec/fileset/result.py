@@ -17,7 +17,8 @@ from archec.fileset.redaction import public_value
 from archec.fileset.status import BadRequest, Status
 
 RESULT_VERSION = 1
-_LONGEST_LINE = 10_000_000
+LONGEST_LINE = 10_000_000
+"""The most bytes of a request. Of a longer line, the rest need not be read."""
 
 
 class FilesetFile(Struct, kw_only=True):
@@ -107,7 +108,7 @@ def encode(result: IngestResult) -> Iterator[bytes]:
 
 def request_of(line: str | bytes) -> IngestRequest:
     """Parses a line with a request: a JSON object with ``base_url``. Raises BadRequest."""
-    if len(line) > _LONGEST_LINE:
+    if len(line) > LONGEST_LINE:
         raise BadRequest("the line is too long")
     try:
         given = msgspec.json.decode(line)

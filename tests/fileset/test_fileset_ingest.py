@@ -1711,6 +1711,37 @@ def test_the_command_prints_one_result_a_line(filesets: Filesets, platform: Plat
     assert [json.loads(line)["ingest_type"] for line in files.read_text().splitlines()] == ["dataset-file"]
 
 
+def test_a_line_without_an_end_takes_no_memory(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
+    requests = tmp_path / "requests"
+    with requests.open("wb") as out:
+        out.seek(600_000_000)
+        out.write(b'\n{"base_url": "' + zenodo(platform, 7, {"p": 10}).encode() + b'"}\n')
+    with ingesting(filesets, "nonsense", "--requests", str(requests)) as process:
+        assert process.stdout is not None
+        found = list(map(json.loads, process.stdout))
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert [one["status"] for one in found] == ["bad-request", "bad-request", "success-file"]
+    assert (found[1]["message"], used.ru_maxrss < 400_000) == ("the line is too long", True)
+
+
+def test_results_that_nobody_reads_end_the_run_and_the_exit_code_says_so(
+    filesets: Filesets, platform: Platform
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "archec", "fileset", "ingest", *(zenodo(platform, n, {"p": n}) for n in (7, 8))]
+    command += ["--config", str(filesets.config.file)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (Exit.OPERATOR_ERROR, "archec: nobody reads the results on stdout\n")
+    with filesets.archive() as archive:
+        assert [(view.state, view.message) for view in runs(archive)] == [
+            ("failed", "nobody reads the results on stdout")
+        ]
+    assert filesets.ingest(f"{platform.url}/records/7")[0].status == "success-existing"
+
+
 @pytest.mark.parametrize("at", [1, 37, 111, 180])
 def test_a_kill_costs_nothing_that_was_whole(filesets: Filesets, platform: Platform, at: int) -> None:
     sizes = {f"d{n % 7}/f{n}": 3000 + n for n in range(200)}
