@@ -130,8 +130,8 @@ def _sent(questions: Any, answer: PlatformAnswer | PlatformHttpError | None) -> 
         return question
     except FilesetProblem:
         raise
-    except ArchecError as error:
-        raise PlatformError(str(error)) from error
+    except (ArchecError, SystemExit) as error:
+        raise PlatformError(str(error) if isinstance(error, ArchecError) else "the helper exits") from error
 
 
 async def landing_page(work: Work, found: RequestFindings) -> PlatformAnswer | None:

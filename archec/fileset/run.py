@@ -290,7 +290,7 @@ async def _contained(work: Work, text: str, request: IngestRequest) -> IngestRes
         return await ingest(work, request)
     except BudgetSpent:
         raise
-    except CorruptArchive as error:  # a damaged manifest
+    except (CorruptArchive, FilesetProblem) as error:  # a damaged manifest; what a helper says of a problem
         return failure(request, text, error)
     except Exception as error:
         if isinstance(error, ArchecError) and not isinstance(error, WebError):

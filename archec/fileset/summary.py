@@ -7,6 +7,7 @@ from io import BytesIO
 from shutil import copyfileobj
 from typing import IO, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from archec.archive.commit import CommitItem
@@ -109,7 +110,8 @@ def finish(
         dois=_dois(item, before, fileset), options=replace(work.options, force=False).as_value(),
         confirmed=work.run if found.state else 0, listed=len(item.manifest or ()),
     )  # fmt: skip
-    stored = record
+    # What a helper of another package says may be of any type, and what is journalled cannot be unsaid.
+    stored = record = msgspec.json.decode(msgspec.json.encode(record), type=Ingest)
     if held is not None:  # a failed ingest must not hide what is held
         stored = replace(
             record, fileset=held.fileset, state=state or held.state, options=held.options,

@@ -78,6 +78,7 @@ FILE = "FilesetManifestFile('p', platform_url='http://h/p', {})"
             "title='\\ud800'", "version=3", "order=('a',)", "published='today'", "archiveorg_item_meta={'a': object()}",
             "archiveorg_item_meta=[1]", "platform_name='zenodo'", "platform_domain='EXAMPLE.org'",
             "work_id='x' * 20000", "manifest=[{'path': 'p'}]", "manifest=5",
+            "manifest=map(FilesetManifestFile, map(str, count()))",
         )), *(ITEM.format(f"manifest=[{FILE.format(one)}]") for one in (
             "size=3.0", "size='3'", "size=-1", "size=2**70", "md5=5", "extra={'a': object()}", "extra=[1]",
             "mimetype='\\ud800'", "status='huh'", "status='success'", "terminal_dt=5",
@@ -88,6 +89,7 @@ def test_what_a_helper_returns_is_checked_before_anything_is_stored(
     install: Callable[..., None], platform: Platform, folder: Path, returned: str
 ) -> None:
     install(f"""
+from itertools import count
 from msgspec.structs import replace
 super_item = FilesetPlatformHelper.item
 ShelfHelper.item = lambda self, *args, **kwargs: {returned}
@@ -138,6 +140,7 @@ ShelfHelper.match_request = match_request
     [
         ("NotHeld('x')", "platform-error"), ("StorageFull('x')", "platform-error"), ("TimeoutError", "error-internal"),
         ("KeyError('x')", "error-internal"), ("PlatformRestrictedError('x')", "platform-restricted"),
+        ("SystemExit(3)", "platform-error"), ("PlatformRestrictedError('x', item=5)", "platform-error"),
         ("FilesetPlatformScopeError('x', members=['a', None])", "platform-scope"),
     ],
 )  # fmt: skip
@@ -155,12 +158,37 @@ ShelfHelper.item = item
     assert [one.status for one in found] == [status, "platform-404"]
 
 
+@pytest.mark.parametrize("named", ["id_in", "domain"])
+def test_what_a_helper_says_of_a_failed_request_cannot_damage_the_journal(
+    install: Callable[..., None], platform: Platform, folder: Path, named: str
+) -> None:
+    install(f"ShelfHelper.{named} = lambda *args: 5\n")
+    filesets = shelf(folder, platform)
+    (result,) = filesets.ingest(f"{platform.url}/none")
+    assert (result.status, "ValidationError: Expected `str`" in (result.message or "")) == ("error-internal", True)
+    for command in (("check",), ("fileset", "list", "--all")):
+        assert archec_inline(filesets.config, *command).code == 0
+    (filesets.config.base / "data").joinpath("catalogue.sqlite").unlink()
+    assert archec_inline(filesets.config, "rebuild").code == 0
+
+
+def test_a_url_that_a_helper_fails_to_read_is_an_error_with_its_name(
+    install: Callable[..., None], platform: Platform, folder: Path
+) -> None:
+    install("ShelfHelper.id_in = lambda *args: {}['x']\n")
+    done = archec_inline(shelf(folder, platform).config, "fileset", "show", f"{platform.url}/books/7")
+    assert (done.code, "the helper for shelf fails: KeyError: 'x'" in done.err) == (1, True), done
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         ("name = 'zenodo'", "another one with the name zenodo"), ("name = 'direct'", "another one"),
         ("name = 'Shelf'", "lower-case"), ("name = ''", "lower-case"), ("name = None", "lower-case"),
         ("questions = FilesetPlatformHelper.questions", "no method questions"),
+        ("__init__ = lambda self, *args: {}['x']", "cannot be set up: KeyError: 'x'"),
+        ("__init__ = lambda self, *args: None", "cannot be set up: AttributeError"),
+        ("name = {}['x']", "cannot be loaded: KeyError: 'x'"), ("name = exit(4)", "cannot be loaded: SystemExit: 4"),
     ],
 )  # fmt: skip
 def test_a_helper_that_cannot_be_one_is_refused(

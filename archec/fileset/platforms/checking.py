@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import msgspec
 from msgspec.structs import replace
 
@@ -9,7 +11,7 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.errors import BadName
 from archec.fileset.checksums import checksums
 from archec.fileset.model import FilesetPlatformItem
-from archec.fileset.platforms.base import FilesetPlatformHelper
+from archec.fileset.platforms.base import MOST_FILES, FilesetPlatformHelper
 from archec.fileset.status import WHOLE, PlatformError, Status
 from archec.ids import parse_fileset
 
@@ -25,7 +27,9 @@ def checked_item(item: object, helper: FilesetPlatformHelper | None) -> FilesetP
             raise TypeError(f"{type(item).__name__} is not a FilesetPlatformItem")
         files = item.manifest
         if files is not None and not type(helper).__module__.startswith("archec."):
-            files = [_checked_file(file) for file in files]
+            files = [_checked_file(file) for file in islice(files, MOST_FILES + 1)]
+            if len(files) > MOST_FILES:
+                raise ValueError(f"more than {MOST_FILES} files")
         plain = msgspec.json.encode(replace(item, manifest=None))
         found = replace(msgspec.json.decode(plain, type=FilesetPlatformItem), manifest=files)
         if found.platform_name != name:

@@ -47,7 +47,7 @@ class Registry:
                 raise ConfigError(
                     f"fileset.platforms: there is no platform {name!r}", hint=f"available: {', '.join(sorted(classes))}"
                 )
-        self.helpers = [cls(configs.get(name)) for name, cls in classes.items()]
+        self.helpers = [_made(cls, configs.get(name)) for name, cls in classes.items()]
         # Platforms with configured hosts go first, since fallbacks may match the same hosts.
         self.helpers.sort(key=lambda helper: not helper.config.hosts)
 
@@ -60,17 +60,36 @@ class Registry:
                     return helper if helper.config.enabled else None
             except ArchecError:
                 raise
-            except Exception as error:
-                fault = f"{type(error).__name__}: {error}"
-                raise PlatformError(f"the helper for {helper.name} fails: {fault[:300]}") from error
+            except (Exception, SystemExit) as error:
+                raise PlatformError(f"the helper for {helper.name} fails: {_named(error)}") from error
         return None
 
     def identify(self, url: str) -> FilesetId | None:
         """The platform, its domain, and the id and version of a data set in a URL; None if no platform matches. The id
-        may be that of one version."""
+        may be that of one version. Raises as ``match`` does."""
         helper = self.match(IngestRequest(url), None) if is_url(url) and host_of(url) else None
-        work = helper.id_in(url) if helper is not None else ""
-        return FilesetId(helper.name, helper.domain(url), work, helper.version_in(url)) if helper and work else None
+        if helper is None:
+            return None
+        try:
+            work = helper.id_in(url)
+            return FilesetId(helper.name, helper.domain(url), work, helper.version_in(url)) if work else None
+        except (Exception, SystemExit) as error:
+            raise PlatformError(f"the helper for {helper.name} fails: {_named(error)}") from error
+
+
+def _named(error: BaseException) -> str:
+    """What a helper of another package has raised, in a few words."""
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def _made(cls: type[FilesetPlatformHelper], config: PlatformConfig | None) -> FilesetPlatformHelper:
+    """The helper with a configuration. Raises ConfigError if it cannot be set up."""
+    try:
+        helper = cls(config)
+        _ = helper.config.enabled
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"the platform {cls.name} cannot be set up: {_named(error)}") from error
+    return helper
 
 
 def _others() -> Iterator[type[FilesetPlatformHelper]]:
@@ -79,8 +98,9 @@ def _others() -> Iterator[type[FilesetPlatformHelper]]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             cls = point.load()
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(f"the platform {point.name} of {point.value} cannot be loaded: {error}") from error
+        except (Exception, SystemExit) as error:  # a module may do anything when it is imported
+            why = f"{point.value} cannot be loaded: {_named(error)}"
+            raise ConfigError(f"the platform {point.name}: {why}") from error
         if not (isinstance(cls, type) and issubclass(cls, FilesetPlatformHelper) and _NAME.fullmatch(str(cls.name))):
             what = "a FilesetPlatformHelper with a name of lower-case letters, digits and hyphens"
             raise ConfigError(f"the platform {point.name}: {point.value} is not {what}")
