@@ -194,8 +194,9 @@ def _described(name: str, describe: Callable[[HeldFileset, list[FilesetManifestF
     if any(safe_path(file).casefold().partition("/")[0] == name for file in of.files):
         raise StorageFailed(f"the data set itself has {name}", hint="export it as a bag")
     _folder(of)
-    text = json.dumps(describe(of.held, of.files), indent=2, ensure_ascii=False)
-    (of.folder / name).write_text(text + "\n", encoding="utf-8")
+    with (of.folder / name).open("w", encoding="utf-8") as out:  # as one text, a large one takes twice the memory
+        json.dump(describe(of.held, of.files), out, indent=2, ensure_ascii=False)
+        out.write("\n")
 
 
 def _ro_crate(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str, Any]:

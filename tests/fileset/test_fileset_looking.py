@@ -15,6 +15,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -35,7 +36,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from archec.archive.commit import CommitItem, Committer
 from archec.archive.opening import opened
-from archec.catalogue.model import Note, Refipo, Version
+from archec.catalogue.model import FilesetManifestFile, Note, Obi, Refipo, Version
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunStart
 from archec.cli.coverage import coverage
@@ -43,8 +44,10 @@ from archec.cli.fileset import fileset
 from archec.cli.get import get
 from archec.config import parse
 from archec.errors import ArchecError, Exit, NotHeld, UsageError
+from archec.fileset.export import export
 from archec.fileset.fields import clean
-from archec.fileset.lookup import find_fileset
+from archec.fileset.lookup import HeldFileset, find_fileset
+from archec.fileset.manifest import Manifest
 from archec.monitor.page import Account, page
 from archec.monitor.plots import series_of
 from archec.monitor.runs import runs
@@ -557,6 +560,29 @@ def test_packages_croissants_sums_and_urls(one: Filesets, tmp_path: Path) -> Non
         shutil.copy(exported(one, form, tmp_path) / f"{form}.txt", files / "sums")
         subprocess.run([tool, "--check", "--strict", "sums"], cwd=files, check=True, capture_output=True)
     assert len((exported(one, "urls", tmp_path) / "urls.txt").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("form", ["ro-crate", "datapackage", "croissant"])
+def test_a_large_description_takes_little_more_memory_than_its_bytes(
+    filesets: Filesets, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [FilesetManifestFile(f"data/{n:07}.csv", 9, f"{n:032}", None, f"{n:064}", "text/csv", status="success",
+                                 platform_url=f"https://h/{n:07}") for n in range(10_000)]  # fmt: skip
+    manifest = Manifest(
+        fileset="fileset:a:b:c", platform_name="a", platform_domain="b", platform_id="c", manifest=tuple(files)
+    )
+    monkeypatch.setattr("archec.fileset.export._folder", lambda of: None)
+    held = HeldFileset(Obi(manifest.fileset, "fileset"), 1, "", manifest)
+    with filesets.archive() as archive:
+        tracemalloc.start()
+        try:
+            export(archive, held, form, tmp_path / "x")
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    (written,) = (tmp_path / "x").iterdir()
+    assert written.read_text().count("0000007.csv") >= 1
+    assert peak < 3 * written.stat().st_size
 
 
 def test_the_url_of_a_file_is_one_line(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
