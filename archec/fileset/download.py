@@ -143,15 +143,14 @@ class Downloader:
         finally:
             transfer.end()
 
-
     def settle(self, obis: Iterable[str]) -> None:
         """Removes what earlier runs left of downloads of files that are held now: their bytes were held already, or an
         earlier run was killed before it noted that."""
-        for obi in obis if self.ledger.has_any else ():
-            left = self.ledger.left(obi)
+        for obi in obis if self.unfinished.has_any else ():
+            left = self.unfinished.left(obi)
             if left is not None and left.tist < self.run:
                 self.writer.discard(left.temp)
-                self.ledger.over([obi])
+                self.unfinished.over([obi])
 
 
 class _Transfer:

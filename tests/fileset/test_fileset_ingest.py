@@ -1792,7 +1792,7 @@ def test_a_kill_leaves_nothing_of_what_is_held_later(filesets: Filesets, platfor
         sent[f"{handler.path}".count("/8/")].set()
         handler.connection.recv(1)
 
-    ledger = filesets.config.work_path / "fileset.jsonl"
+    unfinished = filesets.config.work_path / "fileset.jsonl"
     if point == "half":
         for number in (7, 8):
             platform.behaviours[f"/api/records/{number}/files/p/content"] = halfway
@@ -1808,10 +1808,10 @@ def test_a_kill_leaves_nothing_of_what_is_held_later(filesets: Filesets, platfor
         process = ingesting(filesets, urls[0], **killed_at(point))
         process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL
-    assert ledger.exists()
+    assert unfinished.exists()
     assert {result.status for result in filesets.ingest(*urls)} <= {"success-file", "success-existing", "success"}
     assert not list(Path(filesets.config.store_path).rglob("*.part"))
-    assert not ledger.exists()
+    assert not unfinished.exists()
 
 
 def test_what_a_kill_left_of_a_file_that_was_replaced_is_fetched_anew(filesets: Filesets, platform: Platform) -> None:
@@ -1924,13 +1924,13 @@ def test_what_was_part_goes_on_after_a_signal(folder: Path, platform: Platform, 
     large = [f"/api/records/7/files/{name}/content" for name in "pr"]
     platform.behaviours |= dict.fromkeys(large, half)
     process = ingesting(filesets, url, "--requests", "-", "--jobs", "2")  # the second waits for a line
-    ledger, store = filesets.config.work_path / "fileset.jsonl", Path(filesets.config.store_path)
+    unfinished, store = filesets.config.work_path / "fileset.jsonl", Path(filesets.config.store_path)
     deadline = time.monotonic() + 300
 
     def is_part() -> bool:
         """Whether more than a MiB of each large file has been written, and the small one is whole."""
         parts = [part.stat().st_size for part in store.rglob("*.part")]
-        whole = [line for line in ledger.read_bytes().splitlines() if b'"sha256"' in line] if parts else []
+        whole = [line for line in unfinished.read_bytes().splitlines() if b'"sha256"' in line] if parts else []
         return sum(size > 1 << 20 for size in parts) == 2 and any(b"/q/" in line for line in whole)
 
     while not is_part():
