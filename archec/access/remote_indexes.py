@@ -34,6 +34,8 @@ _MAX_PAGE = 64 << 20
 """Maximum size in bytes of a page of a TimeMap."""
 _MAX_OTHERS = 1000
 """Maximum number of lines in a row that are no rows."""
+_NO_LIMIT = "1000000000"
+"""A limit for all rows, in place of the default of pywb's dialect, 100,000. To some servers 0 means no rows."""
 _SMALL = 1 << 16
 """Size in bytes up to which parsing an answer is faster than switching to a thread."""
 _IA_FIELDS = ("timestamp", "url", "mime", "status", "digest", "length")
@@ -148,13 +150,15 @@ class CdxSource(RemoteSource):
         texts = [_ia_filter(one) if is_ia else _pywb_filter(one) for one in filters]
         is_final = not resolves and query.collapse_time < 0 and query.order == order
         pushed = is_final and all(texts) and not (is_ia and order == "reverse")
+        limit = str(query.limit or "") if query.may_push_limit and pushed else ""
+        limit = _NO_LIMIT if query.limit is None and not is_ia and not closest else limit
         more = [
             ("matchType", "" if query.match == "exact" else query.match),
             ("sort", order if is_sorted else ""),
             ("from", since and _whole_parts(take.one("from", "from_ts"), since)),
             ("to", until and _whole_parts(take.one("to"), last_moment(take.one("to")[:14]))),
             *(("filter", text) for text in texts),
-            ("limit", str(query.limit or "") if query.may_push_limit and pushed else ""),
+            ("limit", limit),
         ]
         added = [f"{name}={escaped(value)}" for name, value in more if value and name not in self._stated]
         if not added:

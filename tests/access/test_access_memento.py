@@ -457,6 +457,12 @@ def test_a_memento_is_found_among_any_number_of_another_server(tmp_path: Path) -
             for date in ("", DATES[0], "Mon, 10 Sep 2001 00:00:00 GMT", "Mon, 01 Jan 2001 00:00:00 GMT"):
                 told = [get.get(f"/{coll}/http://a.org/", headers={"Accept-Datetime": date}).headers for coll in "ag"]
                 assert told[0]["link"] == told[1]["link"].replace("/g/", "/a/")
+            (tmp_path / "front").mkdir()
+            text = f"collections: {{a: {{index: 'cdx+{url}/a/cdx', index_timeout: 30}}}}\naccess: {{open: metadata}}"
+            with serving(configured(tmp_path / "front", text)) as front, client(front, "") as ours:
+                newest = get.get("/a/http://a.org/").headers["location"]
+                assert ours.get("/a/http://a.org/").headers["location"] == newest.replace(url, front)
+                assert ours.get("/a/index?url=a.org&limit=0").text.count("\n") == 100_002
 
 
 def test_the_neighbours_of_a_memento_are_of_the_same_step(tmp_path: Path) -> None:
