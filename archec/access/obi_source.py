@@ -181,8 +181,8 @@ def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Cal
     @lru_cache(maxsize=1000)
     def found(url: str) -> Subject:
         subject = Subject(url, noted=MAX_TIST)
-        ids = ids_of(url)
         for archive in archives:
+            ids = ids_of(url, archive.catalogue)
             firsts = [one.history.found for one in _known(archive, ids).values() if one.history.found is not None]
             works = _works(archive, ids)
             subject = subject._replace(noted=min([subject.noted, *firsts]))

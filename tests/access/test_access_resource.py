@@ -21,21 +21,23 @@ from urllib.parse import quote
 import httpx
 import pytest
 from access_support import LISTER, client, configured, give_tokens, line, rows, serving, write_index
-from catalogue_data import fobi, lot
+from catalogue_data import fobi, lot, tobi
 from fastwarc.warc import ArchiveIterator as FastWarc
+from msgspec.structs import replace
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.key_ranges import groups_of
 from archec.access.loading import ListResolver, PrefixResolver, WarcLoader
-from archec.access.obi_source import OwnSource
+from archec.access.obi_source import OwnSource, looking_up
 from archec.access.posts import Asked
 from archec.access.query import Arguments, parse_query
 from archec.access.remote import Web
 from archec.access.remote_records import RangeReader
-from archec.access.rows import NOWHERE, Row, made_line
+from archec.access.rows import NOWHERE, Row, any_row, made_line
 from archec.access.sources import Errors
 from archec.archive.opening import opened
+from archec.catalogue.model import Refipo
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, parse
 from archec.errors import CatalogueGone
@@ -508,6 +510,19 @@ def test_every_host_that_has_the_key_of_a_url_is_found(folder: Path) -> None:
         for host in hosts:
             assert found(url=f"{host}/p") == found(url=host, matchType="host") == sorted(hosts)
         assert found(url="*.x.org") == sorted([*hosts, "www7a.x.org", "ww3.x.org", "a.www3.x.org"])
+
+
+def test_a_file_is_of_the_templates_that_name_it_on_any_host_with_its_key(folder: Path) -> None:
+    paper = tobi("RePEc:aaa:s:1")
+    refs = (Refipo("http://www3.x.org/p", "application/pdf"),)
+    paper = replace(paper, versions={key: replace(one, refs=refs) for key, one in paper.versions.items()})
+    with closing(open_catalogue("sqlite:///c", base=folder, create=True)) as catalogue:
+        catalogue.write(lot(1, paper, fobi("http://www3.x.org/p", 10)))
+        look_up = looking_up([unittest.mock.Mock(catalogue=catalogue)], lambda: True)
+        for host in ("www3.x.org", "x.org", "www.x.org"):
+            row = any_row(line(f"https://{host}/p", S), NOWHERE)
+            assert row is not None
+            assert look_up(row).works == (paper.id,)
 
 
 def test_a_loss_is_told_by_timemap_and_timegate(own: tuple[str, Config]) -> None:
