@@ -205,15 +205,14 @@ def _run_stoppable(work: Coroutine[Any, Any, None]) -> None:
     async def stoppable() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
 
-        def stop(number: int) -> None:
+        def stop(number: int, _: object) -> None:
             stopped.append(number)
-            task.cancel()
-            for one, handler in handlers.items():  # a second signal ends it at once
-                loop.remove_signal_handler(one)
+            for one, handler in handlers.items():  # a second signal ends it at once, even if the loop is blocked
                 signal.signal(one, handler)
+            loop.call_soon_threadsafe(task.cancel)
 
         for number in handlers:
-            loop.add_signal_handler(number, stop, number)
+            signal.signal(number, stop)
         await asyncio.wait([task])
         if not (stopped and task.cancelled()):
             task.result()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +16,7 @@ from fileset_platform import Platform
 from fileset_support import Filesets, make_archive
 from gather_support import archec_inline
 
-from archec.errors import ConfigError
+from archec.errors import ConfigError, Exit
 from archec.fileset.lookup import all_filesets
 
 MODULE = '''
@@ -156,6 +160,39 @@ ShelfHelper.item = item
 """)
     found = shelf(folder, platform).ingest(f"{platform.url}/books/7", f"{platform.url}/none")
     assert [one.status for one in found] == [status, "platform-404"]
+
+
+def test_a_helper_that_hangs_ends_with_the_second_signal(
+    install: Callable[..., None], platform: Platform, folder: Path, tmp_path: Path
+) -> None:
+    install("""
+import signal
+def questions(*args, **kwargs):
+    before = signal.getsignal(signal.SIGTERM)
+    print("here", flush=True)
+    while signal.getsignal(signal.SIGTERM) == before:
+        pass
+    print("still here", flush=True)
+    while True:
+        pass
+    yield
+ShelfHelper.questions = questions
+""")
+    filesets = shelf(folder, platform)
+    command = [sys.executable, "-m", "archec", "fileset", "ingest", f"{platform.url}/books/7"]
+    command += ["--config", str(filesets.config.file)]
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
+        last = threading.Timer(60, process.kill)
+        last.start()
+        assert process.stdout is not None
+        for said in ("here\n", "still here\n"):
+            assert process.stdout.readline() == said
+            process.send_signal(signal.SIGTERM)
+        process.wait()
+        last.cancel()
+    assert process.returncode == Exit.INTERRUPTED
+    assert archec_inline(filesets.config, "check").code == 0
 
 
 @pytest.mark.parametrize("named", ["id_in", "domain"])
