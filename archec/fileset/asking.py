@@ -137,14 +137,16 @@ class Asker:
         accept = {"Accept": question.accept}
         request = self.request(question.url, accept, named, api=not question.page, page=question.page)
         async with request as (response, fields):
-            kind, is_cut = bare_type(fields.get("content-type", "")), False
+            kind, body = bare_type(fields.get("content-type", "")), b""
             may_be_page = "html" in question.accept
+            is_cut = question.only_page and response.status_code == 200 and kind not in ("", *PAGE_TYPES)
             try:
-                body = await content(response, _MOST_OF_PAGE if may_be_page else _MOST_BYTES)
+                if not is_cut:
+                    body = await content(response, _MOST_OF_PAGE if may_be_page else _MOST_BYTES)
             except TooLarge as error:
                 if not may_be_page or kind in PAGE_TYPES:
                     raise _http_error(question.url, error) from error
-                body, is_cut = b"", True
+                is_cut = True
             self.received += len(body)
             fields.pop("location", None)
             fields["link"] = response.headers.get("link", "")  # whole: a list of files may be long

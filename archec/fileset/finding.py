@@ -73,7 +73,7 @@ async def find_item(work: Work, request: IngestRequest, found: RequestFindings) 
     found.helper = work.registry.match(asked, None)
     resource: Resource | None = None
     if found.helper is None:
-        page = await _landing(work, found.url)
+        page = await _landing(work, found.url, only_page=True)
         if page.status == 200:
             if page.is_cut or ((page.body or work.options.direct) and not _is_page(page)):
                 return public_item(_direct(work, found, page.url))
@@ -142,10 +142,11 @@ async def landing_page(work: Work, found: RequestFindings) -> PlatformAnswer | N
     return None
 
 
-async def _landing(work: Work, url: str) -> PlatformAnswer:
+async def _landing(work: Work, url: str, *, only_page: bool = False) -> PlatformAnswer:
     """Requests a landing page. Raises PlatformHttpError if there is no response."""
+    question = Question(url, accept="text/html,*/*", secret=False, page=True, only_page=only_page)
     try:
-        return await work.asker.answer(Question(url, accept="text/html,*/*", secret=False, page=True), None)
+        return await work.asker.answer(question, None)
     except PlatformHttpError as error:
         if error.status is Status.PLATFORM_HTTP_ERROR:
             raise PlatformHttpError(error.message, status=Status.NO_CAPTURE) from error

@@ -1038,6 +1038,16 @@ def test_a_file_asked_for_itself_needs_direct(filesets: Filesets, platform: Plat
     assert filesets.ingest(f"{platform.url}/some/empty.csv", direct=True)[0].total_size == 0
 
 
+def test_a_file_asked_for_itself_is_received_once(filesets: Filesets, platform: Platform) -> None:
+    platform.files["/some/p.bin"] = bytes_of("p", 15_000_000)
+    url = f"{platform.url}/some/p.bin"
+    assert filesets.ingest(url)[0].status == "no-platform-match"
+    assert platform.sent["/some/p.bin"] == 0, "what it is not, its header says"
+    for status in ("success-file", "success-existing"):
+        assert filesets.ingest(url, direct=True)[0].status == status
+        assert platform.sent["/some/p.bin"] == 15_000_000
+
+
 def test_no_more_is_read_of_a_page_than_a_page_has(
     filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,17 +45,19 @@ _ITEM_NAME = re.compile("[^A-Za-z0-9_.-]+")
 
 class Question(Struct, frozen=True):
     """A request to a platform. ``secret``: the platform's token is sent with it, if one is configured. ``page``: it is
-    for a web page, to which robots.txt applies, and not for an API."""
+    for a web page, to which robots.txt applies, and not for an API. ``only_page``: the body of anything else is not
+    read."""
 
     url: str
     accept: str = "application/json"
     secret: bool = True
     page: bool = False
+    only_page: bool = False
 
 
 class PlatformAnswer(Struct, frozen=True):
-    """A response: the URL after all redirects, status, headers (with lower-case names) and body. ``is_cut``: a large
-    file was sent instead of a page, and its body was not read."""
+    """A response: the URL after all redirects, status, headers (with lower-case names) and body. ``is_cut``: a file was
+    sent instead of a page, and its body was not read."""
 
     url: str
     status: int
