@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from xxhash import xxh3_128_hexdigest
 
-from archec.archive.claims import Evidence
+from archec.archive.evidence import Evidence
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack, HeldGroup, KeyedSet, Kind
 from archec.catalogue.records import LossesHeldBack, SetAdded

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, BinaryIO
 
-from archec.archive.claims import Evidence, last_seen
+from archec.archive.claims import last_seen
+from archec.archive.evidence import Evidence
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue, Checksum
 from archec.catalogue.model import KINDS, Kind, Note, Obi

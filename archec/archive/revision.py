@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from archec.archive.claims import Evidence, Judgement, judged
+from archec.archive.claims import Judgement, judged
 from archec.archive.commit import CommitItem, Commits
+from archec.archive.evidence import Evidence
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Claim, Note, Obi, Version
 from archec.catalogue.records import ObiChange
 from archec.store.writer import HardLink, Placement
-
-
-def evidence_of(catalogue: Catalogue) -> Evidence:
-    """The evidence of all data sets of the archive."""
-    return Evidence(catalogue.data_sets(), catalogue.keyed, catalogue.held_back())
 
 
 def concluded(

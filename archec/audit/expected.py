@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
-from archec.archive.claims import Evidence, judged
+from archec.archive.claims import judged
+from archec.archive.evidence import Evidence
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind
 from archec.catalogue.records import ObiChange, decode

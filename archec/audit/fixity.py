@@ -16,9 +16,8 @@ from os import close, readv
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.archive.claims import Evidence
+from archec.archive.evidence import Evidence, evidence_of
 from archec.archive.journal_records import records
-from archec.archive.revision import evidence_of
 from archec.audit.disk import judge
 from archec.audit.expected import (
     Entry,

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from archec.archive.claims import Explanation, explain, last_seen
+from archec.archive.evidence import evidence_of
 from archec.archive.lookup import HistoryRow, rows
-from archec.archive.revision import evidence_of
 from archec.catalogue.documents import plain
 from archec.catalogue.model import Obi
 from archec.cli.common import find_cited, opened, report_options

@@ -19,9 +19,9 @@ import msgspec
 import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
-from archec.archive.claims import Evidence, last_seen
+from archec.archive.claims import last_seen
+from archec.archive.evidence import Evidence, evidence_of
 from archec.archive.journal_records import records_in
-from archec.archive.revision import evidence_of
 from archec.archive.warc_records import state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 from archec import __version__
 from archec.archive.claims import last_shown
 from archec.archive.commit import CommitItem, Committer, committing
+from archec.archive.evidence import evidence_of
 from archec.archive.file_loss import loss_of
 from archec.archive.held_back import held_back_record, held_losses, journalled, without_accepted
 from archec.archive.opening import Archive, locked
 from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
-from archec.archive.revision import evidence_of, judge_again
+from archec.archive.revision import judge_again
 from archec.archive.runs import end_run, known_run, newest_gathering, next_run, read_clock, run_named
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack, Kind

@@ -17,9 +17,9 @@ from urllib.parse import quote, unquote_to_bytes
 
 from xxhash import xxh3_64_intdigest
 
-from archec.archive.claims import Evidence, last_seen
+from archec.archive.claims import last_seen
+from archec.archive.evidence import Evidence, evidence_of
 from archec.archive.opening import Archive
-from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
 from archec.errors import OUT_OF_RESOURCES, ArchecError, CatalogueGone, NotHeld

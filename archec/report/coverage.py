@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from archec.archive.revision import evidence_of
+from archec.archive.evidence import evidence_of
 from archec.catalogue.documents import FileState, TobiFiles
 from archec.catalogue.interface import Catalogue
 from archec.ids import archive_of, item_of, series_of

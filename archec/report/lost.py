@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from archec.archive.claims import Evidence, last_seen
+from archec.archive.claims import last_seen
+from archec.archive.evidence import Evidence, evidence_of
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
-from archec.archive.revision import evidence_of
 from archec.catalogue.documents import Moment
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi

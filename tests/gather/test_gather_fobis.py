@@ -21,9 +21,9 @@ from gather_support import (
     write_papers,
 )
 
+from archec.archive.evidence import evidence_of
 from archec.archive.lookup import find, held_at, rows
 from archec.archive.opening import Archive
-from archec.archive.revision import evidence_of
 from archec.catalogue.model import AT_ONCE
 from archec.config import Config
 from archec.gather import host_waits

@@ -17,7 +17,7 @@ from gather_support import Member, check, histories, lines, make, run, tarball, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.archive.claims import Evidence
+from archec.archive.evidence import Evidence
 from archec.archive.held_back import id_list
 from archec.catalogue.model import DataSet, HeldBack, HeldGroup
 from archec.config import Config
