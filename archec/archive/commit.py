@@ -18,10 +18,11 @@ from typing import NamedTuple
 import msgspec
 
 from archec.archive.opening import Archive
-from archec.catalogue.fold import changes_of, write
+from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import ObiChange, Record, encode
+from archec.catalogue.refused import write_accepted
 from archec.errors import StorageFull
 from archec.store.durable import hit, storage_errors
 from archec.store.journal_writer import JournalWriter
@@ -201,7 +202,7 @@ class Committer(Commits):
         self._behind = True
         hit("catalogue.before-write")
         position = Position(self._run, number, self._stamp, self._journal.head)
-        write(self._catalogue, changes_of(records, position, self._catalogue))
+        write_accepted(self._catalogue, changes_of(records, position, self._catalogue))
         hit("catalogue.after-write")
         self._behind = False
 

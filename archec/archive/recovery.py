@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from archec.archive.journal_records import all_records_in, records, records_in
-from archec.catalogue.fold import changes_of, fold_obi, write
+from archec.catalogue.fold import changes_of, fold_obi
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import DataSetRead, Fork, ObiChange, RunEnd, RunStart
+from archec.catalogue.refused import write_accepted
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.progress import SILENT, Meter
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
@@ -299,7 +300,7 @@ def _follow(
             _linked(journal, batch, head)
             head = batch.sha256
             reached = Position(journal.tist, batch.n, batch.stamp, batch.sha256, end.until if end is not None else 0)
-            write(catalogue, changes_of(all_records_in(batch, journal.path), reached, catalogue))
+            write_accepted(catalogue, changes_of(all_records_in(batch, journal.path), reached, catalogue))
             applied += 1
             lines += len(batch.lines)
             meter.at(lines, f"run {journal.tist}")

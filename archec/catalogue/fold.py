@@ -1,22 +1,18 @@
-"""Fold: derives catalogue documents from journal records, and writes them.
+"""Fold: derives catalogue documents from journal records.
 
 Runs, recovery after a kill and ``archec rebuild`` all use :func:`changes_of`, so their results cannot differ. Folding
 the same batch again changes nothing.
-
-A journalled batch cannot be undone, so a document that the database refuses must not stop an archive: it is set aside,
-and everything else is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
 from archec.catalogue.documents import text_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, Claim, DataSet, Kind, Obi, Position, RefusedDocument, Run, Visited
+from archec.catalogue.model import Changes, Claim, DataSet, Kind, Obi, Position, Run, Visited
 from archec.catalogue.records import (
     DataSetRead,
     HostNoted,
@@ -30,11 +26,8 @@ from archec.catalogue.records import (
     RunStart,
     SetAdded,
 )
-from archec.errors import CatalogueRefused
 
 _Key = tuple[Kind, str]
-_Item = tuple[str, Any]
-_LONGEST = 600
 
 
 def changes_of(records: Sequence[Record], position: Position, known: Catalogue) -> Changes:
@@ -162,60 +155,3 @@ def _fold_data_sets(records: Sequence[Record], known: Catalogue) -> list[DataSet
             if found is not None:
                 data_sets[wanted] = replace(found, retracted="" if record.undo else record.reason)
     return list(data_sets.values())
-
-
-# -- writing the changes of a batch ---------------------------------------------------------------
-
-
-def write(catalogue: Catalogue, changes: Changes) -> list[RefusedDocument]:
-    """Writes the changes of a batch durably. Documents that the database refuses are recorded in the catalogue, and
-    returned.
-
-    The position is written last, so that after a kill the batch is written again.
-    """
-    try:
-        catalogue.write(changes)
-    except CatalogueRefused:
-        return _write_in_parts(catalogue, changes)
-    return []
-
-
-def _write_in_parts(catalogue: Catalogue, changes: Changes) -> list[RefusedDocument]:
-    before = catalogue.position()
-    refused: list[RefusedDocument] = []
-
-    def put(items: Sequence[_Item]) -> None:
-        try:
-            catalogue.write(_changes(items, replace(changes, position=before)))
-        except CatalogueRefused as error:
-            if len(items) == 1:
-                name, item = items[0]
-                what = f"{name} {_name(item)}"[:_LONGEST]
-                tobi = (item.id, item.claims[-1].state or "") if isinstance(item, Obi) and item.claims else ("", "")
-                position = changes.position
-                refused.append(RefusedDocument(what, position.run, position.batch, error.message[:_LONGEST], *tobi))
-                return
-            half = len(items) // 2
-            put(items[:half])
-            put(items[half:])
-
-    items: list[_Item] = [(name, item) for name in _collections() for item in getattr(changes, name)]
-    put(items)
-    catalogue.write(Changes(changes.position, refused=refused))
-    return refused
-
-
-def _collections() -> list[str]:
-    return [name for name in Changes.__struct_fields__ if name not in ("position", "refused", "before")]
-
-
-def _changes(items: Sequence[_Item], like: Changes) -> Changes:
-    """Changes with only these items."""
-    parts = {name: [item for of, item in items if of == name] for name in _collections()}
-    return Changes(like.position, before=like.before, **parts)
-
-
-def _name(item: object) -> str:
-    """The identifier of an item, for messages."""
-    names = ("id", "key", "sha256", "base_url", "host", "tist")
-    return str(next((getattr(item, name) for name in names if hasattr(item, name)), item))

@@ -176,7 +176,7 @@ class Catalogue(Closing):
         """The bytes of a :class:`archec.catalogue.model.KeyedSet`; None if it is unknown."""
 
     def refused(self) -> list[RefusedDocument]:
-        """The documents that the database refused, ordered by run and batch (:mod:`archec.catalogue.fold`)."""
+        """The documents that the database refused, ordered by run and batch (:mod:`archec.catalogue.refused`)."""
         return [refused for _, refused in self._read("refused", RefusedDocument, (-1, -1, ""))]
 
     def hosts(self) -> Iterator[HostState]:

@@ -11,10 +11,10 @@ from catalogue_data import fobi, lot, tobi
 from msgspec.structs import replace
 
 from archec.catalogue.dump import dump
-from archec.catalogue.fold import write
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KeyedSet, Position, Refipo, Run, Version, Visit, Visited
 from archec.catalogue.open import open_catalogue
+from archec.catalogue.refused import write_accepted
 from archec.errors import CatalogueRefused
 
 Refuser = Callable[[str], None]
@@ -57,7 +57,7 @@ def test_everything_but_what_is_refused_is_there(engine: tuple[Catalogue, Refuse
     with pytest.raises(CatalogueRefused):
         catalogue.write(more)
     assert catalogue.position() == Position()
-    (refused,) = write(catalogue, more)
+    (refused,) = write_accepted(catalogue, more)
     assert (refused.what, refused.run, refused.batch) == ("obis bad", more.position.run, more.position.batch)
     assert catalogue.refused() == [refused]
     assert catalogue.position() == more.position
@@ -65,16 +65,16 @@ def test_everything_but_what_is_refused_is_there(engine: tuple[Catalogue, Refuse
     assert {obi.id for obi in catalogue.all("fobi")} == {"u", "w", "x"}
     assert (catalogue.keyed("k"), [run.tist for run in catalogue.runs()]) == (b"x", [7])
     before = list(dump(catalogue, everything=True))
-    assert write(catalogue, more) == [refused], "writing it again changes nothing"
+    assert write_accepted(catalogue, more) == [refused], "writing it again changes nothing"
     assert list(dump(catalogue, everything=True)) == before
-    assert write(catalogue, lot(2, tobi("t000", 1, 2))) == []
+    assert write_accepted(catalogue, lot(2, tobi("t000", 1, 2))) == []
     catalogue.clear()
     assert catalogue.refused() == []
 
 
 def test_a_value_that_no_database_keeps(engine: tuple[Catalogue, Refuser]) -> None:
     catalogue, _ = engine
-    (refused,) = write(catalogue, lot(1, tobi("a"), fobi("b", 1, due=1 << 70), tobi("c")))
+    (refused,) = write_accepted(catalogue, lot(1, tobi("a"), fobi("b", 1, due=1 << 70), tobi("c")))
     assert refused.what == "obis b"
     assert [obi.id for obi in catalogue.all("tobi")] == ["a", "c"]
 
@@ -90,7 +90,7 @@ def test_a_thousand_file_urls_in_a_hundred_versions(engine: tuple[Catalogue, Ref
         refs = tuple(Refipo(url.format(k) + str(n), "application/pdf") for k in range(1000))
         versions[sha256] = Version(sha256, version.md5, version.size, version.text, refs=refs)
     whole = replace(work, versions=versions)
-    assert write(catalogue, lot(1, whole)) == []
+    assert write_accepted(catalogue, lot(1, whole)) == []
     assert catalogue.obis("tobi", [work.id])[work.id] == whole
     assert len(whole.names) == 100_000
     (files,) = catalogue.tobi_files()
