@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Note, Obi, Visit
-from archec.catalogue.records import ObiChange
 from archec.config import Config
 
 

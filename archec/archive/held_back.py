@@ -9,8 +9,8 @@ from xxhash import xxh3_128_hexdigest
 
 from archec.archive.evidence import Evidence
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import LossesHeldBack, SetAdded
 from archec.catalogue.model import DataSet, HeldBack, HeldGroup, KeyedSet, Kind
-from archec.catalogue.records import LossesHeldBack, SetAdded
 
 
 def id_list(ids: Iterable[str]) -> KeyedSet:

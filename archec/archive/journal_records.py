@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from archec.catalogue.journal_lines import Record, decode
 from archec.catalogue.model import Kind
-from archec.catalogue.records import Record, decode
 from archec.errors import CorruptJournal
 from archec.store.journal_reader import JournalBatch, read_batches
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
-from archec.catalogue.records import ObiChange, Record
+from archec.catalogue.journal_lines import ObiChange, Record
 from archec.ids import host_of
 from archec.redif.problems import Problem, brief
 from archec.tist import iso

@@ -20,8 +20,8 @@ from archec.archive.held_back import files_of, held_back_record, journalled
 from archec.archive.journal_records import records
 from archec.archive.opening import Archive
 from archec.catalogue.fold import fold_obi
+from archec.catalogue.journal_lines import HostNoted, LossesHeldBack, ObiChange, RunStart, decode, encode
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit
-from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, decode, encode
 from archec.config import Config
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalFile, journal_of, journals

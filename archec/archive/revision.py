@@ -8,8 +8,8 @@ from archec.archive.claims import Judgement, judged
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.evidence import Evidence
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Claim, Note, Obi, Version
-from archec.catalogue.records import ObiChange
 from archec.store.writer import HardLink, Placement
 
 

@@ -27,8 +27,8 @@ from archec.archive.revision import judge_again
 from archec.archive.unfinished_downloads import left_parts
 from archec.catalogue.documents import built, read
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import ClockReading, DataSetRead, IngestDone, ObiChange, RunEnd, RunStart
 from archec.catalogue.model import DataSet, Run
-from archec.catalogue.records import ClockReading, DataSetRead, IngestDone, ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, BadName, CatalogueError, LockHeld, NotHeld, RetractedDataSet, UsageError
 from archec.files import read_file

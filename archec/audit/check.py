@@ -35,9 +35,9 @@ from archec.audit.quarantine import quarantine
 from archec.audit.refold import compare_whole
 from archec.audit.repair import write_notice, wrong_notice
 from archec.catalogue.interface import Catalogue, Counts
+from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, RunStart, decode
 from archec.catalogue.model import KINDS
 from archec.catalogue.open import sqlite_path
-from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart, decode
 from archec.config import Config
 from archec.errors import ArchecError, BadName, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.progress import Meter

@@ -19,7 +19,7 @@ from archec.archive.opening import scratch_folder
 from archec.audit.copies import Copy, DirectoryCopy, fetch_journal, need_journals
 from archec.audit.disk import MOST
 from archec.audit.expected import Entry, change_of, entries_of
-from archec.catalogue.records import ChainLink
+from archec.catalogue.journal_lines import ChainLink
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.ids import is_url, slash_variant

@@ -15,8 +15,8 @@ from archec.audit.disk import MOST
 from archec.audit.expected import Entry, change_of, histories, key_of, objection, target_of
 from archec.audit.findings import Finding, Reporter, about
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import KINDS
-from archec.catalogue.records import ObiChange
 from archec.closing import Closing
 from archec.errors import CorruptArchive, CorruptJournal, NotHeld, StorageFailed
 from archec.history import History

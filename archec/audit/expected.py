@@ -15,8 +15,8 @@ from xxhash import xxh3_128_digest
 from archec.archive.claims import judged
 from archec.archive.evidence import Evidence
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import ObiChange, decode
 from archec.catalogue.model import Kind
-from archec.catalogue.records import ObiChange, decode
 from archec.errors import CorruptJournal
 from archec.history import History
 from archec.ids import is_fileset, is_url

@@ -16,7 +16,7 @@ from archec.audit.disk import OutOfPlace
 from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
-from archec.catalogue.records import RunStart
+from archec.catalogue.journal_lines import RunStart
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
 from archec.redif.problems import shown
 from archec.store.durable import is_temp, storage_errors

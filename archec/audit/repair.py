@@ -19,8 +19,8 @@ from archec.audit.expected import Entry
 from archec.audit.findings import BY_COPY, Finding
 from archec.audit.journals import Gap, run_of
 from archec.audit.quarantine import quarantine
+from archec.catalogue.journal_lines import RunEnd, RunStart
 from archec.catalogue.model import Position, Run
-from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
 from archec.digest import Digests
 from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull

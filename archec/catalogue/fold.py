@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from archec.catalogue.documents import text_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, Claim, DataSet, Kind, Obi, Position, Run, Visited
-from archec.catalogue.records import (
+from archec.catalogue.journal_lines import (
     DataSetRead,
     HostNoted,
     IngestDone,
@@ -26,6 +25,7 @@ from archec.catalogue.records import (
     RunStart,
     SetAdded,
 )
+from archec.catalogue.model import Changes, Claim, DataSet, Kind, Obi, Position, Run, Visited
 
 _Key = tuple[Kind, str]
 

@@ -24,8 +24,8 @@ from archec.archive.evidence import Evidence, evidence_of
 from archec.archive.journal_records import records_in
 from archec.archive.warc_records import state, states
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Obi, Position
-from archec.catalogue.records import ObiChange
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.export.units import FILESETS, Unit, tobis_of
 from archec.ids import normalise_url

@@ -13,8 +13,8 @@ from msgspec import Struct
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import FilesetManifestFile
-from archec.catalogue.records import ObiChange
 from archec.fileset.archiveorg_items import Items
 from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from archec.archive.commit import CommitItem
+from archec.catalogue.journal_lines import ManifestNoted, ObiChange
 from archec.catalogue.model import FilesetManifestFile, Note, Obi, Version, Visit
-from archec.catalogue.records import ManifestNoted, ObiChange
 from archec.digest import Digests
 from archec.fileset.manifest import Manifest, encode, parts
 from archec.fileset.model import FilesetPlatformItem

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from archec.archive.commit import CommitItem
 from archec.archive.lookup import held_at
+from archec.catalogue.journal_lines import IngestDone, ObiChange
 from archec.catalogue.model import FilesetManifestFile, Ingest
-from archec.catalogue.records import IngestDone, ObiChange
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.context import RequestFindings, Work

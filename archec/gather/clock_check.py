@@ -16,7 +16,7 @@ from archec.archive.opening import Archive
 from archec.archive.report import RunReport
 from archec.archive.runs import clock_of, read_clock
 from archec.catalogue.documents import read
-from archec.catalogue.records import ClockReading
+from archec.catalogue.journal_lines import ClockReading
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.store.journal_reader import JournalFile

@@ -13,8 +13,8 @@ from archec.archive.budget import BudgetUse
 from archec.archive.commit import CommitItem
 from archec.archive.file_loss import is_lost
 from archec.archive.report import NOT_ASKED
+from archec.catalogue.journal_lines import HostNoted
 from archec.catalogue.model import HostState, Obi, Version
-from archec.catalogue.records import HostNoted
 from archec.errors import ArchecError
 from archec.gather.bodies import Bodies, ReceivedHops, declared
 from archec.gather.due import Feeder, task_for, unnamed_files

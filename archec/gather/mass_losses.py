@@ -19,7 +19,7 @@ from archec.archive.journal_records import records
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.runs import newest_first
-from archec.catalogue.records import ObiChange
+from archec.catalogue.journal_lines import ObiChange
 from archec.closing import Closing
 from archec.config import Config
 from archec.gather.merging import HeldCounts

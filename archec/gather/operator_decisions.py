@@ -23,8 +23,8 @@ from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_
 from archec.archive.revision import judge_again
 from archec.archive.runs import end_run, known_run, newest_gathering, next_run, read_clock, run_named
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import Record, Retraction, RunStart
 from archec.catalogue.model import DataSet, HeldBack, Kind
-from archec.catalogue.records import Record, Retraction, RunStart
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
 from archec.ids import archive_of

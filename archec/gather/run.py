@@ -16,8 +16,8 @@ from archec.archive.recovery import LastRun, last_run, refuse_past
 from archec.archive.report import NOT_ASKED, Report
 from archec.archive.runs import beginning, close_interrupted_run, end_run, read_clock, recounted, stop_run, sweep
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import ObiChange, RunEnd, RunStart
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, StorageFull, UsageError, gravest
 from archec.gather.bodies import ReceivedHops, received

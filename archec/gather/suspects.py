@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Obi, Version
-from archec.catalogue.records import ObiChange
 from archec.ids import host_of
 from archec.text.sniff import is_page_instead_of_pdf
 from archec.web.task import Hop

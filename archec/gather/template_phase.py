@@ -20,8 +20,8 @@ from archec.archive.recovery import tobis_in_journals
 from archec.archive.revision import concluded
 from archec.catalogue.documents import ObiState
 from archec.catalogue.fold import merged
+from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, SetAdded
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
-from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
 from archec.gather.dataset import Chosen, dated_by_members, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.mass_losses import group_of, groups_to_hold_back

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Obi
-from archec.catalogue.records import ObiChange
 from archec.gather.visits import Effect, VisitResult
 from archec.web.task import Hop
 

@@ -10,8 +10,8 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
+from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import AT_ONCE, Note, Obi, Version, Visit
-from archec.catalogue.records import ObiChange
 from archec.config import Config
 from archec.gather.due import next_due
 from archec.gather.options import RunTime

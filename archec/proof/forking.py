@@ -11,9 +11,9 @@ from archec.archive.opening import Archive, scratch_folder
 from archec.archive.recovery import LastRun, follow_until, last_run, rebuild
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, end_run, read_clock
+from archec.catalogue.journal_lines import ChainLink, Fork, RunStart, encode
 from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import ChainLink, Fork, RunStart, encode
 from archec.config import Config
 from archec.errors import ArchecError, UsageError
 from archec.progress import Meter

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from archec.archive.journal_records import records_in
-from archec.catalogue.records import Fork
+from archec.catalogue.journal_lines import Fork
 from archec.errors import BrokenChain
 from archec.files import read_file
 from archec.proof.merkle import Tree, leaf_hash

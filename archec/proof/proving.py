@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from archec.catalogue.journal_lines import ObiChange, decode
 from archec.catalogue.model import Obi
-from archec.catalogue.records import ObiChange, decode
 from archec.errors import CorruptArchive, NotHeld
 from archec.progress import Meter
 from archec.proof.log import chain

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from archec.catalogue.records import Fork
+from archec.catalogue.journal_lines import Fork
 from archec.config import Config
 from archec.errors import BrokenChain, ConfigError, StorageFailed
 from archec.files import read_file

@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from archec.catalogue.journal_lines import ObiChange, RunEnd, RunStart, encode
 from archec.catalogue.model import Note, Refipo, Version
-from archec.catalogue.records import ObiChange, RunEnd, RunStart, encode
 from archec.digest import md5_hex, sha256_hex
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import open_layout

@@ -18,8 +18,8 @@ from archec.audit.expected import Amount, Entry, change_of, entries_of, key_of
 from archec.audit.fixity import ReadPace
 from archec.audit.journals import Ends
 from archec.audit.last_checked import Bad, Checked, Memory, Part, parts_of
+from archec.catalogue.journal_lines import ObiChange, encode
 from archec.catalogue.model import TEXTS, Kind, Note, Version
-from archec.catalogue.records import ObiChange, encode
 from archec.errors import CorruptJournal, StorageFailed
 from archec.store.journal_reader import JournalFile
 from archec.tist import MAX_TIST

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from archec.catalogue.documents import ObiState
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import ObiChange, encode
 from archec.catalogue.model import Ingest, Kind, Note, Obi, Position, Version, Visit
-from archec.catalogue.records import ObiChange, encode
 from archec.errors import BadName, UsageError
 from archec.export.observations import Unchanged, Visits, collect_visits, hash_of, line_of, observation_of, of_fobi
 from archec.export.units import OTHER, Unit, UnitSelection, selection, tobis_of, unit_of, units

@@ -15,7 +15,7 @@ from gather_site import Site, pdf
 from gather_support import archec_cli, archec_inline, check, histories, make, outcomes, run, write_papers
 
 from archec.archive.journal_records import records
-from archec.catalogue.records import ClockReading, RunStart
+from archec.catalogue.journal_lines import ClockReading, RunStart
 from archec.config import Config
 from archec.gather.clock_check import doubt_of
 from archec.store.journal_reader import journals

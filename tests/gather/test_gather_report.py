@@ -37,8 +37,8 @@ from msgspec.structs import replace
 
 from archec.archive.report import Hosts, Report
 from archec.archive.runs import stored_before
+from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Changes, Note, Version, Visit
-from archec.catalogue.records import ObiChange
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import Config
 from archec.errors import CatalogueGone, DataSetError, UsageError

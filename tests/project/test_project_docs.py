@@ -19,7 +19,7 @@ from gather_support import commands
 from readme_blocks import README, ROOT, Played, blocks
 
 from archec import config, errors
-from archec.catalogue import records
+from archec.catalogue import journal_lines
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli
@@ -171,7 +171,7 @@ def test_examples_of_names() -> None:
         assert Layout(Path()).path(int(tist), obi) == path
 
 
-TYPES = [kind.__struct_config__.tag for kind in get_args(records.Record)]
+TYPES = [kind.__struct_config__.tag for kind in get_args(journal_lines.Record)]
 """The types of journal lines."""
 
 
@@ -188,7 +188,7 @@ def test_journal_lines_are_documented_with_every_key(played: Played) -> None:
     text = section(FORMATS, "## Journals")
     types = re.findall(r"^\| `([a-z-]+)` \| ", text.partition("### ")[0], re.M)
     assert set(types) == {*TYPES, "batch"}
-    in_source = re.findall(r"^``([a-z-]+)`` ", records.__doc__ or "", re.M)
+    in_source = re.findall(r"^``([a-z-]+)`` ", journal_lines.__doc__ or "", re.M)
     assert sorted(in_source) == sorted(TYPES)
     known = words(text)
     lines = journal(played.folder)

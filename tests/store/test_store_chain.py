@@ -14,9 +14,9 @@ import pytest
 from archec.archive.recovery import catch_up, last_run, rebuild
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.journal_lines import DataSetRead, ObiChange, Record, RunEnd, RunStart, SetAdded, encode
 from archec.catalogue.model import DataSet, KeyedSet, Note, Version
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import DataSetRead, ObiChange, Record, RunEnd, RunStart, SetAdded, encode
 from archec.errors import ConfigError, CorruptArchive, CorruptJournal
 from archec.store.journal_reader import NO_BATCH, JournalBatch, journals, read_batches
 from archec.store.journal_writer import JournalWriter
