@@ -30,12 +30,13 @@ from archec.cli.common import (
 from archec.config import load
 from archec.errors import ArchecError, Exit, UsageError
 from archec.export.units import selection
-from archec.fileset import result as results
+from archec.fileset import json_lines
 from archec.fileset.candidates import candidates as find_candidates
 from archec.fileset.context import IngestOptions
 from archec.fileset.export import WRITERS
 from archec.fileset.export import export as write_export
 from archec.fileset.fields import clean
+from archec.fileset.json_lines import IngestResult
 from archec.fileset.lookup import (
     REMEDY,
     all_filesets,
@@ -48,7 +49,6 @@ from archec.fileset.manifest import Manifest, is_whole, not_held
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.platforms.base import item_name
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest, Status
@@ -174,7 +174,7 @@ def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
             continue
         text = plain.decode("utf-8", "replace")
         try:
-            yield text, results.request_of(plain)
+            yield text, json_lines.request_of(plain)
         except BadRequest as problem:
             yield text, problem
 
@@ -193,7 +193,7 @@ def _split(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _write(target: BinaryIO, result: IngestResult) -> None:
-    for piece in results.encode(result):
+    for piece in json_lines.encode(result):
         target.write(escaped_json(piece.decode()).encode())
     target.write(b"\n")
     target.flush()

@@ -12,6 +12,7 @@ from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.context import IngestOptions, RequestFindings, Work
 from archec.fileset.download import Downloader
 from archec.fileset.finding import GONE, find_item, landing_page
+from archec.fileset.json_lines import IngestResult
 from archec.fileset.lookup import (
     damaged_manifests,
     fileset_of,
@@ -25,7 +26,6 @@ from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.platforms.checking import checked_item
 from archec.fileset.records import loss_item, manifest_of, noted_again, restored_item, state_items, tist_for
 from archec.fileset.redaction import public_files, public_item, public_url
-from archec.fileset.result import IngestResult
 from archec.fileset.status import (
     EmptyManifest,
     FilesetProblem,

@@ -17,10 +17,10 @@ from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.checksums import mismatch, read_whole
 from archec.fileset.finding import identifier_of
 from archec.fileset.interior import open_member
+from archec.fileset.json_lines import FilesetFile
 from archec.fileset.manifest import Heading, Manifest, decode, is_whole, safe_path
 from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.result import FilesetFile
 from archec.ids import is_fileset, normalise_url, parse_fileset
 from archec.store.reader import Reader, missing
 from archec.tist import MAX_TIST, iso

@@ -33,10 +33,10 @@ from archec.fileset.asking import Asker
 from archec.fileset.context import IngestOptions, Work, at_once
 from archec.fileset.download import BudgetSpent, Counter, Downloader
 from archec.fileset.ingest import ingest
+from archec.fileset.json_lines import IngestResult
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.redaction import public_text
-from archec.fileset.result import IngestResult
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
 from archec.fileset.summary import failure, file_result, postpone
 from archec.progress import Meter

@@ -19,6 +19,7 @@ from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.context import RequestFindings, Work
 from archec.fileset.fetching import received_item
 from archec.fileset.finding import identifier_of
+from archec.fileset.json_lines import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.lookup import capture_of
 from archec.fileset.manifest import is_whole
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestRequest
@@ -26,7 +27,6 @@ from archec.fileset.pages import Page
 from archec.fileset.platforms.base import PlatformAnswer
 from archec.fileset.records import FobiBody, manifest_of, unkept_items
 from archec.fileset.redaction import public_body, public_text, public_url
-from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import FilesetProblem, Status
 from archec.ids import normalise_url
 from archec.text.sniff import sniff

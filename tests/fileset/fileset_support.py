@@ -16,10 +16,10 @@ from archec.archive.opening import Archive, opened
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
-from archec.fileset import result as results
+from archec.fileset import json_lines
 from archec.fileset.context import IngestOptions
+from archec.fileset.json_lines import IngestResult
 from archec.fileset.model import IngestRequest
-from archec.fileset.result import IngestResult
 from archec.fileset.run import Counter, Line, run_ingest
 from archec.progress import Meter
 from archec.store.layout import create
@@ -62,7 +62,7 @@ class Filesets:
 
     def run(self, asked: Any, emit: Any, *, jobs: int = 1, **options: Any) -> Counter:
         lines: list[Line] = [
-            (str(one), results.request(one) if isinstance(one, dict) else IngestRequest(one)) for one in asked
+            (str(one), json_lines.request(one) if isinstance(one, dict) else IngestRequest(one)) for one in asked
         ]
         return run_ingest(self.config, lines, IngestOptions(**options), Meter(), emit, jobs=jobs)
 

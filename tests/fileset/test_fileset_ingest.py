@@ -45,9 +45,9 @@ from archec.cli.history import history
 from archec.errors import Exit, StorageFailed, StorageFull
 from archec.fileset import asking, download, run
 from archec.fileset.context import IngestOptions
+from archec.fileset.json_lines import IngestResult
 from archec.fileset.lookup import all_filesets, find_fileset, read_manifest
 from archec.fileset.model import IngestRequest, IngestStrategy
-from archec.fileset.result import IngestResult
 from archec.fileset.run import due_requests, exit_code, run_ingest
 from archec.gather.due import due_files
 from archec.monitor.metrics import metrics_of

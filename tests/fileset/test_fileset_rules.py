@@ -18,7 +18,7 @@ from archec.catalogue.documents import canonical
 from archec.catalogue.model import FilesetManifestFile
 from archec.config import FilesetConfig
 from archec.errors import BadName
-from archec.fileset import result as results
+from archec.fileset import json_lines
 from archec.fileset.checksums import Checksums, checksums, mismatch
 from archec.fileset.fields import clean, parse
 from archec.fileset.finding import identifier_of, url_of
@@ -246,7 +246,7 @@ def test_the_whole_is_what_its_files_are(statuses: list[str | None], single: boo
 )
 def test_a_line_that_is_no_request_says_why(line: str) -> None:
     with pytest.raises(BadRequest):
-        results.request_of(line)
+        json_lines.request_of(line)
 
 
 def test_requests_of_the_usual_shape_are_taken_as_they_are() -> None:
@@ -254,17 +254,17 @@ def test_requests_of_the_usual_shape_are_taken_as_they_are() -> None:
         "base_url": "https://doi.org/10.5281/zenodo.7", "ingest_type": "dataset", "link_source": "doi",
         "ext_ids": {"doi": "10.5281/zenodo.7"}, "fatcat": {"release_ident": "aaa"}, "ingest_request_source": "x",
     }  # fmt: skip
-    found = results.request_of(json.dumps(line))
+    found = json_lines.request_of(json.dumps(line))
     assert (found.base_url, found.ingest_type, found.given) == (line["base_url"], "dataset", line)
 
 
 def test_every_field_of_a_result_is_there_and_in_the_schema() -> None:
-    whole = json.loads(b"".join(results.encode(results.IngestResult(hit=False, status="platform-404"))))
+    whole = json.loads(b"".join(json_lines.encode(json_lines.IngestResult(hit=False, status="platform-404"))))
     asked = "hit status request terminal file_meta cdx revisit_cdx html_biblio manifest platform_name platform_domain"
     asked += " platform_id platform_base_url ingest_strategy archiveorg_item_name file_count total_size fileset_bundle"
     asked += " fileset_file ingest_strategy_preferred fileset"
     assert set(asked.split()) <= set(whole)
-    schema = results.schema()
+    schema = json_lines.schema()
     assert set(schema["$defs"]["IngestResult"]["properties"]) == set(whole)
     assert set(schema["$defs"]["FilesetFile"]["properties"]) == {"file_meta", "terminal", "cdx", "revisit_cdx"}
     assert all(set(one["required"]) == set(one["properties"]) for one in schema["$defs"].values())
@@ -276,7 +276,7 @@ def test_every_field_of_a_result_is_there_and_in_the_schema() -> None:
 
 def test_the_schema_in_the_docs_is_the_one() -> None:
     path = Path(__file__).parents[2] / "docs" / "fileset-result.schema.json"
-    assert json.loads(path.read_text(encoding="utf-8")) == results.schema()
+    assert json.loads(path.read_text(encoding="utf-8")) == json_lines.schema()
 
 
 def test_statuses_of_data_sets_that_are_held() -> None:

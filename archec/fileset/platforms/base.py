@@ -20,8 +20,8 @@ from archec.digest import sha256_hex
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums
 from archec.fileset.fields import JsonValue
+from archec.fileset.json_lines import request as request_from
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
-from archec.fileset.result import request as request_from
 from archec.fileset.status import (
     FilesetPlatformScopeError,
     FilesetProblem,
