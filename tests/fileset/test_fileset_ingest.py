@@ -1043,8 +1043,8 @@ def test_a_file_asked_for_itself_is_received_once(filesets: Filesets, platform: 
     url = f"{platform.url}/some/p.bin"
     assert filesets.ingest(url)[0].status == "no-platform-match"
     assert platform.sent["/some/p.bin"] == 0, "what it is not, its header says"
-    for status in ("success-file", "success-existing"):
-        assert filesets.ingest(url, direct=True)[0].status == status
+    for expected in ("success-file", "success-existing"):
+        assert filesets.ingest(url, direct=True)[0].status == expected
         assert platform.sent["/some/p.bin"] == 15_000_000
 
 
