@@ -185,7 +185,7 @@ def _split(source: BinaryIO) -> Iterator[bytes]:
     raw, line = getattr(source, "raw", source), bytearray()
     while data := raw.read(1 << 16):
         end, *others = data.split(b"\n")
-        line += end[: results.LONGEST_LINE + 1 - len(line)]
+        line += end[: json_lines.LONGEST_LINE + 1 - len(line)]
         for other in others:
             yield bytes(line)
             line = bytearray(other)
