@@ -10,6 +10,7 @@ import asyncio
 import base64
 import logging
 import os
+import stat
 import time
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
@@ -151,7 +152,9 @@ def _changed(before: Config, after: Config) -> list[str]:
 
 
 def _stamp_of(config: Config) -> Stamp | None:
+    """The version of the configuration file, or None if there is none."""
     try:
-        return stamp_of(os.stat(config.file))
+        status = os.stat(config.file)
     except OSError:
         return None
+    return stamp_of(status) if stat.S_ISREG(status.st_mode) else None

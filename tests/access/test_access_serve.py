@@ -94,4 +94,6 @@ def test_a_configuration_of_pywb_is_served(tmp_path: Path, monkeypatch: pytest.M
         assert len([text for text in said if "debug" in text]) == 1
         for coll in ("one", "every"):
             assert httpx.get(f"{url}/{coll}/index?url=a.org").text
+    with served(tmp_path / "empty", "--pywb", "../pywb.yaml") as (url, _), client(url, token) as get:
+        assert get.get("/every/index?url=a.org").text
     assert os.listdir(tmp_path / "empty") == []
