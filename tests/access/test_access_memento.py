@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -380,6 +381,21 @@ def test_timemaps(base: str, get: httpx.Client) -> None:
     unknown = get.get(f"/a/timemap/xml/{U}")
     assert unknown.status_code == 400
     assert "xml" in unknown.json()["message"]
+
+
+@pytest.mark.parametrize("form", ["link", "json", "cdxj"])
+def test_a_page_of_a_timemap_holds_up_nobody(get: httpx.Client, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """It is not written by the event loop."""
+    places: list[bool] = []
+
+    def noted(stamp: str) -> str:
+        places.append(asyncio._get_running_loop() is not None)
+        return stamp
+
+    for name in ("http_date", "iso_date"):
+        monkeypatch.setattr(f"archec.access.memento.{name}", noted)
+    assert get.get(f"/a/timemap/{form}/{U}").status_code == 200
+    assert set(places) == {False}
 
 
 def test_an_impossible_time_is_a_possible_one_near_it(tmp_path: Path) -> None:
