@@ -208,7 +208,7 @@ def handle_in(first: str, following: Iterable[str]) -> str:
             continue
         if _FIELD.match(line) and (handle or not _REPEC.match(line)):
             break
-        if handle and not _REST.fullmatch(bare):
+        if not _REST.fullmatch(bare) and (handle or not _REPEC.match(bare)):
             break
         handle += bare
     return handle

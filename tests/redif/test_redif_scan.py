@@ -67,6 +67,7 @@ def test_mixed_line_ends() -> None:
         (b"Handle:\n  RePEc:aaa:ssssss:1", "RePEc:aaa:ssssss:1", "RePEc:aaa:ssssss:1"),
         (b"Handle:\nRePEc:aaa:ssssss:1", "RePEc:aaa:ssssss:1", "RePEc:aaa:ssssss:1"),
         (b"Handle:\n\n RePEc:aaa:ssssss:1", "RePEc:aaa:ssssss:1", "RePEc:aaa:ssssss:1"),
+        (b"Handle:\n RePEc: aaa:ssssss:1", "RePEc: aaa:ssssss:1", "RePEc:aaa:ssssss:1"),
         (b"Handle: RePEc:aaa:\n  ssssss:1", "RePEc:aaa:ssssss:1", "RePEc:aaa:ssssss:1"),
         (b"Handle: RePEc:aaa:ssssss:\n2001-05", "RePEc:aaa:ssssss:2001-05", "RePEc:aaa:ssssss:2001-05"),
         (b"Handle: RePEc:aaa:ssssss:1\n# no\n 2", "RePEc:aaa:ssssss:12", "RePEc:aaa:ssssss:12"),
@@ -97,7 +98,13 @@ def test_handles_as_they_are_written(written: bytes, raw: str, obi: str) -> None
     assert middle.id == obi
 
 
-@pytest.mark.parametrize("written", [b"", b"Handle:\n", b"Handle: RePEc:\n", b"# Handle: RePEc:aaa\n", b" Handle: x\n"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(b"", b"Handle:\n", b"Handle: RePEc:\n", b"# Handle: RePEc:aaa\n", b" Handle: x\n"),
+        *(b"Handle:\n-------\n", b"Handle:\n\nsome words\n", b"Handle:\n</pre>\n"),
+    ],
+)
 def test_without_handle(written: bytes) -> None:
     found = scanned(b"Template-Type: ReDIF-Paper 1.0\n" + written + b"Title: x\n")
     assert found.templates[0].id == ""
