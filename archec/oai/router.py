@@ -22,6 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.staticfiles import NotModifiedResponse, StaticFiles
 
 from archec.archive.opening import Archive
 from archec.config import Config
@@ -227,6 +228,8 @@ class OaiCapability:
 
 
 def _static(request: Request) -> Response:
-    name = request.url.path.rpartition("/")[2]
+    path = Path(__file__).with_name(request.url.path.rpartition("/")[2])
     headers = {"Cache-Control": "max-age=3600"}
-    return FileResponse(Path(__file__).with_name(name), media_type=_FILES[name], headers=headers)
+    file = FileResponse(path, media_type=_FILES[path.name], headers=headers, stat_result=path.stat())
+    is_known = StaticFiles().is_not_modified(file.headers, request.headers)
+    return NotModifiedResponse(file.headers) if is_known else file

@@ -122,6 +122,10 @@ def test_style_sheet_and_schema(site: Running) -> None:
     assert style.headers["content-type"].startswith("text/xsl")
     assert schema.status_code == 200
     assert b'targetNamespace="urn:archec:redif:1"' in schema.content
+    for answer in (style, schema):
+        again = get(str(answer.url), **{"If-None-Match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert get(str(answer.url), **{"If-None-Match": '"other"'}).content == answer.content
 
 
 def test_the_base_url_is_the_address_that_was_asked(small: World) -> None:
