@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,7 @@ from gather_support import (
     template,
     until,
 )
+from small_disk import disk_in
 
 from archec.archive import commit
 from archec.config import Config, load
@@ -104,6 +106,18 @@ def killed_at(config: Config, story: Story, point: str, *more: str) -> bool:
     done = archec_cli(config, "gather", "-f", story.file, "--no-fetch", *more, env=failpoint.killed_at(point))
     assert done.code in (-signal.SIGKILL, 0), done.err
     return done.code != 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_power_fails_at_a_named_step(story: Story, folder: Path, point: str) -> None:
+    with disk_in(folder / "disk", folder / "before") as place:
+        config = story.copy(place / "archive")
+        subprocess.run(["sync", "-f", place], check=True)
+        assert killed_at(config, story, point)
+        shutil.copyfile(folder / "disk", folder / "left")
+    with disk_in(folder / "left", folder / "after") as place:
+        story.carry_on(load(place / "archive" / "config.yaml", environ={}), resume=True)
 
 
 @pytest.mark.parametrize("point", POINTS)
