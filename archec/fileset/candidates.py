@@ -43,10 +43,11 @@ class Candidate(NamedTuple):
 
 
 def platform_of(url: str, registry: Registry) -> str:
-    """The name of the platform that a data set URL or DOI belongs to; empty if there is none."""
+    """The name of the platform that a data set URL or DOI belongs to; empty if there is none, or if it is disabled."""
     identifier = identifier_of(url)
     if identifier is not None:
-        return next((name for name, pattern in _DOIS if pattern.match(identifier)), "")
+        enabled = [helper.name for helper in registry.helpers if helper.config.enabled]
+        return next((name for name, pattern in _DOIS if name in enabled and pattern.match(identifier)), "")
     helper = registry.match(IngestRequest(url), None)
     return helper.name if helper is not None else ""
 

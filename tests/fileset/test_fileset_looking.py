@@ -43,11 +43,14 @@ from archec.cli.coverage import coverage
 from archec.cli.fileset import fileset
 from archec.cli.get import get
 from archec.config import parse
+from archec.config.types import PlatformConfig
 from archec.errors import ArchecError, Exit, NotHeld, UsageError
+from archec.fileset.candidates import candidates
 from archec.fileset.export import export
 from archec.fileset.fields import clean
 from archec.fileset.lookup import HeldFileset, find_fileset
 from archec.fileset.manifest import Manifest
+from archec.fileset.platforms.registry import Registry
 from archec.monitor.page import Account, page
 from archec.monitor.plots import series_of
 from archec.monitor.runs import runs
@@ -789,6 +792,10 @@ def test_candidates_are_data_sets_that_templates_name(filesets: Filesets, platfo
     assert found == [("RePEc:aaa:s:1", "zenodo"), ("RePEc:aaa:s:1", "dataverse"), ("RePEc:aaa:s:1", "openicpsr")]
     names.insert(2, "doi:10.3886/E7V1")
     assert len(rows(filesets, "candidates")) == 6
+    with filesets.archive() as archive:
+        registry = Registry({name: PlatformConfig(enabled=False) for name in ("openicpsr", "dataverse")})
+        assert {one.base_url for one in candidates(archive, registry)} == set()
+        assert {one.platform for one in candidates(archive, Registry({}))} == {"dataverse", "openicpsr"}
     wanted = filesets.config.base / "wanted"
     wanted.write_bytes(archec_inline(filesets.config, "fileset", "candidates", "--archive", "bbb", "--json").out)
     done = archec_inline(filesets.config, "fileset", "ingest", "--dry-run", "--requests", wanted)
