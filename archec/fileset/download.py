@@ -207,10 +207,10 @@ class _Transfer:
         temp = self._of.writer.take_up(left.temp, final)
         if temp is None:
             return None
+        self._of.unfinished.note(replace(left, tist=self._of.run))  # it is no longer what an earlier run has left
         await self._in_thread(temp.reread)
         self._temp, self._answer, self._head = temp, left, self._head_of(temp)
         self._take(temp.size)
-        self._note(left.sha256, kept=False)
         digests = temp.digests
         is_complete = self._file.size is not None or (left.sha256 and digests.sha256 == left.sha256)
         if is_complete and mismatch(self._file, digests) is None:

@@ -1905,13 +1905,19 @@ def test_what_was_part_goes_on_after_a_kill_and_a_disk_error(
         killed = list(runs(archive))[1]
     assert (0 < killed.figures.stored_bytes < 10_000, killed.figures.filesets) == (True, {"success-file": 1})
 
+    taken: list[int] = []
+
     def unreadable(temp: Temp) -> None:
+        lines = (filesets.config.work_path / "fileset.jsonl").read_text().splitlines()
+        taken.append(json.loads(lines[-1])["tist"])
         raise StorageFailed("the disk does not answer")
 
     with monkeypatch.context() as disk:
         disk.setattr(Temp, "reread", unreadable)
         with pytest.raises(StorageFailed):
             filesets.ingest(url)
+    with filesets.archive() as archive:
+        assert taken == [next(iter(runs(archive))).run], "it is that run's from now on, for others of its data sets too"
     platform.behaviours.clear()
     platform.sent.clear()
     result = filesets.ingest(url)[0]
