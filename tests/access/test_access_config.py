@@ -200,7 +200,7 @@ def test_what_is_refused_and_how(text: str, told: str) -> None:
         ("rules: [{rights: closed, until: soon}]", "rule 1: until must be a date"),
         ("rules: [{rights: closed, until: 0y}]", "rule 1: until must be a date"),
         ("rules: [{rights: closed, until: '2027-02-30'}]", "rule 1: until must be a date"),
-        ("rules: [{rights: closed, until: 2027-02-30}]", "not valid YAML: day is out of range"),
+        ("rules: [{rights: closed, until: 2027-02-30}]", "not valid YAML: day "),
         ("cors: x", "must be '*', or a list of origins"),
         ("cors: ['https://example.org/']", "must be '*', or a list of origins"),
         ("cors: ['https://Example.org']", "must be '*', or a list of origins"),
