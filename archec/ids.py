@@ -64,6 +64,18 @@ def file_name(obi: str) -> str:
     return f"{name[:cut]}~{digest}"
 
 
+def named_by(path: str) -> tuple[str, str, str]:
+    """The file name in a path of the obi store, and the range of ids, without its end, that may have it: of a truncated
+    name all that begin like it. Empty texts if it is no such path."""
+    match = None if is_url(path) else _STORE_PATH.fullmatch(path)
+    if match is None:
+        return "", "", ""
+    name = match[1]
+    is_cut = len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name) is not None
+    begin = unquote_to_bytes(name[:-_HASH_TAIL] if is_cut else name).decode("utf-8", "ignore")
+    return name, begin, begin + ("\U0010ffff" if is_cut else "\0")
+
+
 def fan(obi: str) -> str:
     """The two hex digits of xxh3_64(id) that name the fan-out directory of an id."""
     return xxh3_64_hexdigest(obi.encode("utf-8", "surrogatepass"))[:2]

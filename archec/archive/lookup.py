@@ -15,12 +15,14 @@ from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue, Checksum
 from archec.catalogue.model import KINDS, Kind, Note, Obi
 from archec.errors import CorruptArchive, NotHeld
-from archec.ids import normalise, slash_variant, typed, without_userinfo
+from archec.ids import file_name, is_fileset, is_url, named_by, normalise, slash_variant, typed, without_userinfo
+from archec.paging import paged
 from archec.store.layout import Layout
 from archec.store.reader import Chain, compare, corrupt, locate, missing, open_held
 from archec.tist import iso
 
 _MOST_HOPS = 50
+_PAGE = 1000
 _PIECE = 1 << 18
 _NO_NOTE = Note(0, "")
 
@@ -79,12 +81,23 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
     found = known.get(obi)
     if found is None or not found.history:
         found = known.get(variant or obi, found)
+    if found is None:
+        found = _by_path(catalogue, raw.strip())
     if found is not None:
         return found
     hint = "check the spelling; 'archec dump' lists all that is known"
     if kind == "fileset":
         hint = "'archec fileset list' lists all data sets"
     raise NotHeld(f"{without_userinfo(raw.strip())}: unknown to the archive", hint=hint)
+
+
+def _by_path(catalogue: Catalogue, path: str) -> Obi | None:
+    """The obi with this path in the obi store, where its name alone does not tell its id."""
+    name, low, high = named_by(path)
+    kind: Kind = "fobi" if is_url(low) else "fileset" if is_fileset(low) else "tobi"
+    known = paged(lambda after: catalogue.ids(kind, after, high, _PAGE), low, lambda obi: f"{obi}\0") if name else ()
+    obi = next((one for one in known if file_name(one) == name), None)
+    return None if obi is None else catalogue.obis(kind, [obi]).get(obi)
 
 
 def rows(archive: Archive, obi: Obi, evidence: Evidence) -> Iterator[HistoryRow]:

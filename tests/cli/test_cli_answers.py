@@ -55,6 +55,23 @@ def test_get_gives_no_other_bytes(archive: Config, folder: Path, data: str, prin
     assert set(folder.iterdir()) == before
 
 
+@pytest.mark.parametrize("fanout", [0, 256])
+@pytest.mark.parametrize("last", ["1", "x" * 300, "é" * 100, "a" + "é" * 100, "a~" + "0" * 300])
+def test_an_obi_is_found_by_the_path_that_is_printed(folder: Path, last: str, fanout: int) -> None:
+    """Also where the name in it was truncated, or does not begin like that of a handle."""
+    config = make(folder / "archive", fanout=fanout)
+    (config.data_path / "aaa/sss").mkdir(parents=True)
+    handles = [f"RePEc:aaa:sss:{last}", f"RePEc:aaa:sss:{last}{last}", f"loose:{last}"]
+    (config.data_path / "aaa/sss/p.rdf").write_text("\n".join(TEXT.replace(HANDLE, one) for one in handles))
+    run(config, fetch=False)
+    for handle in handles:
+        value = json.loads(archec_inline(config, "history", handle, "--json").out)
+        path = value["incidences"][0]["path"]
+        for typed in (path, f" archive/{path} "):
+            assert json.loads(archec_inline(config, "history", typed, "--json").out) == value
+    assert archec_inline(config, "history", path[:-1]).code == 7
+
+
 def test_get_of_a_file_that_is_gone(archive: Config, folder: Path) -> None:
     path = held(archive)
     path.unlink()
