@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 from msgspec import Struct
@@ -40,6 +41,23 @@ async def at_once(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> 
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class RunEnded(Exception):
+    """A thread was still reading when the run ended."""
+
+
+class _Readable:
+    """A file that can be read until the run ends."""
+
+    def __init__(self, file: BinaryIO, ended: threading.Event) -> None:
+        self._file, self._ended = file, ended
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        if self._ended.is_set():
+            raise RunEnded
+        return self._file.read(size)
+
+
 class IngestOptions(Struct, frozen=True, omit_defaults=True):
     """The options of an ingest. ``max_total`` is in bytes."""
 
@@ -68,7 +86,7 @@ class IngestOptions(Struct, frozen=True, omit_defaults=True):
 class Work:
     """The objects that an ingest works with. In a dry run ``commits`` drops everything, and ``downloader`` is None.
     ``items`` is None if uploads are not configured. ``refused`` has the ids and sha256 of bodies that were not stored
-    because other bytes are held in their place."""
+    because other bytes are held in their place. ``ended`` is set at the end: threads that are not waited for stop."""
 
     archive: Archive
     run: int
@@ -81,6 +99,11 @@ class Work:
     items: Items | None = None
     busy: dict[str, asyncio.Lock] = field(default_factory=dict)
     refused: set[tuple[str, str]] = field(default_factory=set)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def readable(self, file: BinaryIO) -> BinaryIO:
+        """A large file, to be read in a thread: reading it raises RunEnded when the run has ended."""
+        return cast(BinaryIO, _Readable(file, self.ended))
 
     def keep(self, item: CommitItem, body: FobiBody) -> None:
         """Adds the record of a body, and removes its temporary file if the record does not need it."""

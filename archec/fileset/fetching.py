@@ -169,7 +169,7 @@ def _read_held(work: Work, place: tuple[int, str]) -> tuple[Digests, bytes] | No
     """Returns the checksums and the first bytes of what is held at ``place``, or None if it cannot be read."""
     try:
         with open_obi(work.archive.layout, *place) as stream:
-            return read_whole(stream)
+            return read_whole(work.readable(stream))
     except (NotHeld, CorruptArchive, StorageFailed):
         return None
 

@@ -265,7 +265,10 @@ async def _all(work: Work, given: _Given) -> None:
             counter.ended(result.status)
             given.emit(result, file_result(result))
 
-    await at_once(given.jobs, one_after_the_other)
+    try:
+        await at_once(given.jobs, one_after_the_other)
+    finally:
+        work.ended.set()
 
 
 async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -> IngestResult:

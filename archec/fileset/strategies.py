@@ -133,7 +133,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
 
     def _read(self, bundle: FilesetManifestFile, bounds: Bounds) -> list[FilesetManifestFile]:
         with open_file(self.work.archive, bundle) as stream:
-            return interior(stream, bounds)
+            return interior(self.work.readable(stream), bounds)
 
 
 class ArchiveOrgStrategy(FilesetIngestStrategy):

@@ -13,6 +13,7 @@ import time
 import tracemalloc
 import zipfile
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from click.testing import CliRunner
@@ -21,12 +22,18 @@ from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
 from gather_support import archec_inline
 
+from archec.archive.budget import Budget
+from archec.catalogue.model import FilesetManifestFile
 from archec.cli.fileset import fileset
 from archec.cli.get import get
 from archec.errors import Exit, NotHeld
+from archec.fileset import strategies
+from archec.fileset.context import IngestOptions, RunEnded
 from archec.fileset.interior import BROKEN, Bounds, interior, open_member
-from archec.fileset.model import IngestStrategy
-from archec.fileset.run import due_requests
+from archec.fileset.json_lines import IngestResult
+from archec.fileset.model import IngestRequest, IngestStrategy
+from archec.fileset.run import Line, due_requests, run_ingest
+from archec.progress import Meter
 
 LARGE = Bounds(1000, 10_000_000)
 PROJECT = "/openicpsr/project/7/version/V1"
@@ -303,6 +310,30 @@ def test_a_bundle_that_lacks_files_or_has_others_says_which(filesets: Filesets, 
     platform.files["/api/records/7/files-archive"] = zipped(files)
     (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED)
     assert result.status == "success"
+
+
+def test_the_end_of_a_run_does_not_wait_for_a_large_bundle(
+    icpsr: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[BaseException] = []
+
+    def endless(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
+        until = time.monotonic() + 30
+        try:
+            while time.monotonic() < until:
+                bundle.seek(0)
+                bundle.read(1)
+        except BaseException as error:
+            ends.append(error)
+            raise
+        return []
+
+    monkeypatch.setattr(strategies, "interior", endless)
+    results: list[IngestResult] = []
+    lines: list[Line] = [("", IngestRequest(f"{platform.url}{PROJECT}/view"))]
+    run_ingest(icpsr.config, lines, IngestOptions(), Meter(), lambda result, _: results.append(result),
+               budget=Budget(seconds=2))  # fmt: skip
+    assert ([one.status for one in results], [type(end) for end in ends]) == (["budget"], [RunEnded])
 
 
 def test_nothing_is_selected_of_a_bundle_and_it_says_so(filesets: Filesets, platform: Platform) -> None:
