@@ -143,6 +143,11 @@ class Downloader:
         finally:
             transfer.end()
 
+    def held(self, obi: str, tist: int) -> None:
+        """Notes that what was received is held already, under ``tist``: its temporary file is not kept."""
+        if (received := self.unfinished.left(obi)) is not None:
+            self.unfinished.note(replace(received, tist=tist))
+
     def settle(self, obis: Iterable[str]) -> None:
         """Removes what earlier runs left of downloads of files that are held now: their bytes were held already, or an
         earlier run was killed before it noted that."""

@@ -147,6 +147,8 @@ async def _fetch_one(
         item, tist = file_item(known, obi, body, work.run)
     else:
         item, tist = await asyncio.get_running_loop().run_in_executor(None, received_item, work, known, obi, body)
+        if item.placement is None:
+            work.downloader.held(obi, known.bytes_at(tist))
     work.keep(item, body)
     return _whole_file(file, body, tist, Status.SUCCESS)
 

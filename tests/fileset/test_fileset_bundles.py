@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import signal
 import struct
 import tarfile
 import time
@@ -17,10 +18,11 @@ from typing import BinaryIO
 
 import pytest
 from click.testing import CliRunner
+from failpoint import killed_at
 from fileset_platform import Platform, zenodo
 from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
-from gather_support import archec_inline
+from gather_support import archec_cli, archec_inline
 
 from archec.archive.budget import Budget
 from archec.catalogue.model import FilesetManifestFile
@@ -334,6 +336,21 @@ def test_the_end_of_a_run_does_not_wait_for_a_large_bundle(
     run_ingest(icpsr.config, lines, IngestOptions(), Meter(), lambda result, _: results.append(result),
                budget=Budget(seconds=2))  # fmt: skip
     assert ([one.status for one in results], [type(end) for end in ends]) == (["budget"], [RunEnded])
+
+
+def test_a_bundle_is_received_once_however_often_it_is_not_read_to_its_end(
+    icpsr: Filesets, platform: Platform
+) -> None:
+    url = f"{platform.url}{PROJECT}/view"
+    for batch in (3, 4, 4):
+        done = archec_cli(icpsr.config, "fileset", "ingest", url, env=killed_at(f"journal.before-append:{batch}"))
+        assert done.code == -signal.SIGKILL
+        with icpsr.archive() as archive:
+            assert not list(archive.catalogue.all("fileset"))
+            assert len(list(archive.catalogue.all("fobi"))) == 1
+    assert icpsr.ingest(url)[0].status == "success"
+    assert platform.sent[f"{PROJECT}/download/project"] == len(zipped(FILES))
+    assert archec_inline(icpsr.config, "check").code == 0
 
 
 def test_nothing_is_selected_of_a_bundle_and_it_says_so(filesets: Filesets, platform: Platform) -> None:
