@@ -1,4 +1,4 @@
-"""Tokens: who may see what in which collections. Stored as hashes in a file that only its owner may read.
+"""Tokens: their rights and collections. Stored as hashes in a file that only its owner may read.
 
 Tokens are long and random, so SHA-256 is as good as a slow hash. Hashes are compared in constant time.
 """

@@ -44,7 +44,7 @@ _MOST_BYTES = 8 << 20
 fits into a batch of the journal."""
 
 _PACE = 2000, 5.0
-"""Items and seconds after which a batch is committed."""
+"""Items and seconds after which a batch is committed, unless a phase sets its own pace."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

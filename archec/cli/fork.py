@@ -9,7 +9,7 @@ import click
 from archec.cli.common import FILE, report_options
 from archec.config import load
 from archec.proof.forking import declare_fork
-from archec.proof.seal import read_seal
+from archec.proof.seal_file import read_seal
 from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.tist import iso

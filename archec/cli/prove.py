@@ -14,7 +14,7 @@ from archec.errors import CorruptArchive, UsageError
 from archec.files import read_file
 from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
 from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
-from archec.proof.seal import SealFile, read_seal
+from archec.proof.seal_file import SealFile, read_seal
 from archec.proof.sealing import trusted_keys
 from archec.store.durable import open_whole, storage_errors
 from archec.terminal.output import note, show

@@ -87,7 +87,7 @@ def _check_seals(config: Config, files: Sequence[Path], *, as_json: bool) -> boo
     """Compares the journals with seals and prints a result for each; returns whether all are valid."""
     if not files:
         return True
-    from archec.proof.seal import read_seal
+    from archec.proof.seal_file import read_seal
     from archec.proof.sealing import check_seals, trusted_keys  # needed for seals only
 
     seals = [(str(path), read_seal(path)) for path in files]

@@ -50,7 +50,7 @@ KIND = "fileset"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _THREADS = 2
 """Threads that hash and write. More would compete with the event loop for the interpreter."""
-_BATCH = (500, 5.0)
+_PACE = 500, 5.0
 """Items and seconds after which a batch is committed."""
 _CODES = {
     Status.BAD_REQUEST: Exit.USAGE,
@@ -159,7 +159,7 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         run = next_run(archive)
         counter.report = report = Report(run, 0, "none", "", filesets=counter.statuses)
         committer = stack.enter_context(committing(archive, run))
-        committer.pace(*_BATCH)
+        committer.pace(*_PACE)
         asked = given.options.as_value()
         start = RunStart(run, kind=KIND, form="none", options=asked, software=__version__, clock=read_clock())
         committer.add(CommitItem(start))

@@ -49,7 +49,7 @@ from archec.workers.child import rare_collections
 Begun = Callable[[Report], None]
 
 _LOOKED_UP = 1000
-_TEMPLATES = (8000, 10.0)
+_PACE = 8000, 10.0
 """Items and seconds after which templates are committed: they are small."""
 _SENTENCES = {
     "network-down": "no host answered: no failure was counted against any; check the network",
@@ -160,7 +160,7 @@ def _run(
         begun(report)
         try:
             if source is not None:
-                committer.pace(*_TEMPLATES)
+                committer.pace(*_PACE)
                 TemplatePhase(of, memory, chosen).run(source, dated=partial(_announce, committer, report, options))
             report.state = "held-back" if report.held_back else "done"
             if options.fetch:

@@ -17,8 +17,8 @@ from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import ArchecError, UsageError
 from archec.progress import Meter
-from archec.proof.log import chain
-from archec.proof.seal import Seal
+from archec.proof.journal_tree import chain
+from archec.proof.seal_file import Seal
 from archec.store.journal_reader import NO_BATCH
 from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import Layout, open_store

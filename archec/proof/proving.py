@@ -18,7 +18,7 @@ from archec.catalogue.journal_lines import ObiChange, decode
 from archec.catalogue.model import Obi
 from archec.errors import CorruptArchive, NotHeld
 from archec.progress import Meter
-from archec.proof.log import chain
+from archec.proof.journal_tree import chain
 from archec.proof.merkle import (
     Range,
     RangeRoots,
@@ -30,7 +30,7 @@ from archec.proof.merkle import (
     leaf_hash,
 )
 from archec.proof.note import from_base64, hash_from
-from archec.proof.seal import Seal, SealFile, parse_seal
+from archec.proof.seal_file import Seal, SealFile, parse_seal
 from archec.store.layout import Layout
 from archec.tist import iso
 

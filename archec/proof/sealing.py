@@ -14,9 +14,9 @@ from archec.config import Config
 from archec.errors import BrokenChain, ConfigError, StorageFailed
 from archec.files import read_file
 from archec.progress import Meter
-from archec.proof.log import State, digest_of, hashed, remember, remembered, status_of
+from archec.proof.journal_tree import State, digest_of, hashed, remember, remembered, status_of
 from archec.proof.note import SigningKey, VerifierKey, signers, signing_key, verifier_key
-from archec.proof.seal import Seal, SealFile
+from archec.proof.seal_file import Seal, SealFile
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals
 from archec.store.layout import Layout

@@ -16,7 +16,7 @@ from archec.archive.runs import Unbegun, unbegun
 from archec.archive.unfinished_downloads import left_parts
 from archec.config import Config
 from archec.gather.bodies import received, received_path
-from archec.proof.log import State, remembered
+from archec.proof.journal_tree import State, remembered
 from archec.tist import MAX_TIST
 
 _KEYS = st.sampled_from(["time", "message", "run", "batch", "head", "size", "peaks", "forks", "url", "temp", "over"])

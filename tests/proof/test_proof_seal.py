@@ -14,8 +14,8 @@ from gather_support import Member, archec_inline, change, make, run, tarball, te
 
 from archec.config import Config, load
 from archec.errors import StorageFull
-from archec.proof.log import hashed
-from archec.proof.seal import read_seal
+from archec.proof.journal_tree import hashed
+from archec.proof.seal_file import read_seal
 from archec.store.journal_reader import journals, read_batches
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import open_layout
@@ -74,7 +74,7 @@ def test_a_seal_reads_only_what_has_come_since(
     memory = archive.memory("sealed.json")
     before = (folder / "last.txt").read_text().split("\n")[:4]
     with monkeypatch.context() as patch:
-        patch.setattr("archec.proof.log.read_batches", lambda path: pytest.fail(f"{path} is read again"))
+        patch.setattr("archec.proof.journal_tree.read_batches", lambda path: pytest.fail(f"{path} is read again"))
         assert archec_inline(archive, "seal").out.decode().split("\n")[:4] == before
     for journal in journals(open_layout(archive.store_path))[:2]:
         aside = journal.path.rename(folder / "aside")

@@ -15,7 +15,7 @@ from archec.catalogue.journal_lines import Fork
 from archec.errors import BrokenChain
 from archec.files import read_file
 from archec.proof.merkle import Tree, leaf_hash
-from archec.proof.seal import Seal
+from archec.proof.seal_file import Seal
 from archec.store.durable import atomic_write, fsync_file, storage_errors
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, read_batches
 from archec.store.layout import Layout
