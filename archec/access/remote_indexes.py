@@ -220,7 +220,7 @@ class MementoSource(RemoteSource):
         answer.body.close()
         found = list(self._mementos(list(parse_links(answer.headers.get("link", ""))), query))
         if not found and (date := answer.headers.get("memento-datetime", "")):
-            uri = answer.headers.get("content-location", answer.url)
+            uri = without_userinfo(joined(answer.url, answer.headers.get("content-location", "")))
             found = list(self._mementos([(uri, {"rel": "memento", "datetime": date})], query))
         if not found and self._config.timemap_url:
             return await self._by_timemap(query, errors)

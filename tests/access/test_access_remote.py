@@ -70,6 +70,8 @@ collections:
   secret: {{index: {{type: cdx, api_url: '{secret}/pywb/all-cdx?url={{url}}',
             replay_url: '{secret}/again/{{timestamp}}id_/{{url}}'}}}}
   secret-mem: memento+{secret}/wayback/
+  secret-bare: {{index: {{type: memento, timegate_url: '{secret}/bare/{{url}}',
+                 replay_url: '{secret}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
   packed: cdx+{url}/packed-cdx
   twice: cdx+{url}/twice-cdx
   members: cdx+{url}/members-cdx
@@ -535,9 +537,9 @@ def test_captures_become_records(there: Archives, get: httpx.Client) -> None:
 
 
 def test_a_password_is_used_and_not_shown(there: Archives, get: httpx.Client) -> None:
-    for coll in ("secret", "secret-mem"):
+    for coll, more in (("secret", ""), ("secret-mem", ""), ("secret-bare", "&closest=2014")):
         there.asked.clear()
-        answers = [get.get(f"/{coll}/{mode}?url={U}") for mode in ("index", "resource")]
+        answers = [get.get(f"/{coll}/{mode}?url={U}{more}") for mode in ("index", "resource")]
         assert record(answers[1]).payload == b"first"
         assert [asked[2].get("Authorization") for asked in there.asked] == ["Basic bWU6cGFzcw=="] * len(there.asked)
         for answer in answers:
