@@ -219,11 +219,11 @@ class MementoSource(RemoteSource):
             return []
         answer.body.close()
         found = list(self._mementos(list(parse_links(answer.headers.get("link", ""))), query))
+        if not found and self._config.timemap_url:
+            found = await self._by_timemap(query, errors)
         if not found and (date := answer.headers.get("memento-datetime", "")):
             uri = without_userinfo(joined(answer.url, answer.headers.get("content-location", "")))
             found = list(self._mementos([(uri, {"rel": "memento", "datetime": date})], query))
-        if not found and self._config.timemap_url:
-            return await self._by_timemap(query, errors)
         return found
 
     def _is_final(self, answer: Response) -> bool:

@@ -63,6 +63,8 @@ collections:
   pages101: {{index: {{type: memento, timemap_url: '{url}/pages/101/1/{{url}}', replay_url: '{url}/{{url}}'}}}}
   bare: {{index: {{type: memento, timegate_url: '{url}/bare/{{url}}',
           replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
+  mapped: {{index: {{type: memento, timegate_url: '{url}/pywb/all/{STAMPS[0]}id_/{{url}}',
+            timemap_url: '{url}/wayback/timemap/link/{{url}}', replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
   inexact: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
              replay_url: '{url}/inexact/{{timestamp}}id_/{{url}}'}}}}
   private: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
@@ -151,6 +153,10 @@ def test_a_timegate_needs_no_more_than_the_headers_it_must_have(get: httpx.Clien
     (row,) = found(get, "bare", "closest=2015")
     assert (row["timestamp"], row["memento_url"]) == (STAMPS[0], f"{there.url}/pywb/all/{STAMPS[0]}id_/{U}")
     assert record(get.get(f"/bare/resource?url={U}&closest=2015")).payload == b"first"
+
+
+def test_a_timemap_has_more_than_a_timegate_that_names_its_memento_only(get: httpx.Client) -> None:
+    assert [row["timestamp"] for row in found(get, "mapped", "closest=2015")] == list(reversed(STAMPS))
 
 
 def test_a_timemap_of_which_only_a_part_is_read_is_named(
