@@ -130,9 +130,10 @@ async def fetch(
                 size = await spooled(response, body, scope, _plain(response))
             finally:
                 response.close()
-        if response.status_code == 404:
+        is_memento = method == "HEAD" and "memento-datetime" in response.headers  # perhaps of an error
+        if response.status_code == 404 and not is_memento:
             return None
-        if response.status_code >= 400 or (response.status_code != 200 and method != "HEAD"):
+        if (response.status_code >= 400 and not is_memento) or (response.status_code != 200 and method != "HEAD"):
             raise SourceFailed(f"HTTP {response.status_code}")
         body.seek(0)
         stack.pop_all()

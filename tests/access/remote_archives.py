@@ -114,6 +114,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path.startswith("/bare/"):
             link = ("Link", f'<{U}>; rel="original"')
             self._send(302, b"", link, ("Vary", "accept-datetime"), ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))
+        elif path.startswith("/errors/"):
+            self._send(404, b"no such page", ("Memento-Datetime", DATES[STAMPS[0]]))
         elif re.match("/inexact/[0-9]+id_/", path):
             self._send(302, b"", ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))
         elif path.startswith("/again/"):

@@ -65,6 +65,7 @@ collections:
           replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
   mapped: {{index: {{type: memento, timegate_url: '{url}/pywb/all/{STAMPS[0]}id_/{{url}}',
             timemap_url: '{url}/wayback/timemap/link/{{url}}', replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
+  errors: {{index: {{type: memento, timegate_url: '{url}/errors/{{url}}', replay_url: '{url}/errors/{{url}}'}}}}
   inexact: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
              replay_url: '{url}/inexact/{{timestamp}}id_/{{url}}'}}}}
   private: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
@@ -157,6 +158,13 @@ def test_a_timegate_needs_no_more_than_the_headers_it_must_have(get: httpx.Clien
 
 def test_a_timemap_has_more_than_a_timegate_that_names_its_memento_only(get: httpx.Client) -> None:
     assert [row["timestamp"] for row in found(get, "mapped", "closest=2015")] == list(reversed(STAMPS))
+
+
+def test_a_memento_of_an_error_is_one(get: httpx.Client) -> None:
+    (row,) = found(get, "errors", "closest=2015")
+    assert row["timestamp"] == STAMPS[0]
+    loaded = record(get.get(f"/errors/resource?url={U}&closest=2015"))
+    assert (loaded.http_headers.get_statuscode(), loaded.payload) == ("404", b"no such page")
 
 
 def test_a_timemap_of_which_only_a_part_is_read_is_named(
