@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import re
-from itertools import product
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -58,32 +57,34 @@ async def load(lookup: Lookup, query: Query, asked: Asked = _GET, *, spelled: st
     queries = [query]
     if asked.method == "HEAD" and query.key:  # captures of HEAD come before those of GET, which have the same headers
         posted = url_of_method(query.url, "HEAD", "")
-        queries.insert(0, replace(query, posted=posted, range=key_range(posted, "exact")))
-    for step, query in product(lookup.collection.steps, queries):
-        rows = await lookup.rows_of(step, query)
-        if spelled:
-            rows = spelled_first(rows, spelled)
-        while (row := await first_of(rows, query)) is not None:
-            try:
-                record = await _try(lookup, step, row, asked)
-            except Refused as refusal:
-                if refusal.http_status not in (403, 451):
-                    raise
-                refused, record = refused or refusal, None
-                if not may_load or (spelled and row.timestamp == query.closest):
-                    raise refused from None  # if not may_load, as for every other row
-            if record is None:
-                await asyncio.sleep(0)  # others have their turn: the next of many rows may be there at once
-                continue
-            try:
-                async with ClosedOnFailure(record.close):
-                    record = await resolved(lookup, row, record)
-                async with ClosedOnFailure(record.close):
-                    if row.origin.type != "live" and is_self_redirect(record, row.url):
-                        raise SourceFailed(f"Self Redirect {row.url} -> {record.http_header('location')[:200]}")
-                    return Loaded(row, record)
-            except SourceFailed as error:
-                lookup.errors[row.origin.source] = error.message
+        queries.append(replace(query, posted=posted, range=key_range(posted, "exact")))
+    for step in lookup.collection.steps:
+        # GET is asked for first: a source that only fails for the URL of a HEAD still has its captures of GET
+        found = [(await lookup.rows_of(step, one), one) for one in queries]
+        for rows, query in reversed(found):
+            if spelled:
+                rows = spelled_first(rows, spelled)
+            while (row := await first_of(rows, query)) is not None:
+                try:
+                    record = await _try(lookup, step, row, asked)
+                except Refused as refusal:
+                    if refusal.http_status not in (403, 451):
+                        raise
+                    refused, record = refused or refusal, None
+                    if not may_load or (spelled and row.timestamp == query.closest):
+                        raise refused from None  # if not may_load, as for every other row
+                if record is None:
+                    await asyncio.sleep(0)  # others have their turn: the next of many rows may be there at once
+                    continue
+                try:
+                    async with ClosedOnFailure(record.close):
+                        record = await resolved(lookup, row, record)
+                    async with ClosedOnFailure(record.close):
+                        if row.origin.type != "live" and is_self_redirect(record, row.url):
+                            raise SourceFailed(f"Self Redirect {row.url} -> {record.http_header('location')[:200]}")
+                        return Loaded(row, record)
+                except SourceFailed as error:
+                    lookup.errors[row.origin.source] = error.message
     raise refused or lookup.viewer.refusal(404, _NOT_FOUND, lookup.errors)
 
 

@@ -58,6 +58,9 @@ class Handler(BaseHTTPRequestHandler):
             self._send(200, b"".join(row + b"\n" for row in rows))
         elif path == "/page-cdx":
             self._send(200, b"<!DOCTYPE html>\n<title>Please log in</title>\n")
+        elif path == "/picky-cdx":
+            is_known = "__wb_method" not in query["url"][0]
+            self._send(200, line(U, STAMPS[0]) if is_known else b"<!DOCTYPE html>\n<title>What?</title>\n")
         elif path in ("/empty-cdx", "/alien-cdx"):
             text = b"" if path == "/empty-cdx" else line("http://alien.org/", STAMPS[0])
             self._send(200, gzip.compress((text + b"\n") * 300_000, 1), ("Content-Encoding", "gzip"))

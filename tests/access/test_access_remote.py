@@ -79,6 +79,8 @@ collections:
   twice: cdx+{url}/twice-cdx
   members: cdx+{url}/members-cdx
   page: cdx+{url}/page-cdx
+  picky: {{index: {{type: cdx, api_url: '{url}/picky-cdx?url={{url}}',
+           replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
   page-mem: {{index: {{type: memento, timemap_url: '{url}/page-cdx?url={{url}}',
               replay_url: '{url}/{{timestamp}}/{{url}}'}}}}
   empty: cdx+{url}/empty-cdx
@@ -165,6 +167,13 @@ def test_a_memento_of_an_error_is_one(get: httpx.Client) -> None:
     assert row["timestamp"] == STAMPS[0]
     loaded = record(get.get(f"/errors/resource?url={U}&closest=2015"))
     assert (loaded.http_headers.get_statuscode(), loaded.payload) == ("404", b"no such page")
+
+
+def test_a_source_that_fails_for_a_head_has_its_captures_of_get(get: httpx.Client) -> None:
+    for _ in range(4):  # nor is it left out for its failures
+        loaded = get.post(f"/picky/resource-post?url={U}", content="HEAD /\r\n\r\n")
+        assert record(loaded).payload == b"first"
+        assert json.loads(loaded.headers["reserrors"]) == {"picky": "its answer is not CDX"}
 
 
 def test_a_timemap_of_which_only_a_part_is_read_is_named(
