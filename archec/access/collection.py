@@ -96,7 +96,7 @@ class Lookup:
         if not self.viewer.sees_nothing_by_default:
             # A host that none can have (RFC 2606 section 2), and its own for each URL: caches must behave alike, too.
             url = f"http://x{abs(hash(query.url)):x}.invalid/"
-            unknown = replace(query, url=url, range=key_range(url, query.match))
+            unknown = replace(query, url=url, posted=query.posted and url, range=key_range(url, query.match))
             return filter(None, map(_hidden, await step.rows(unknown, self.errors)))
         return iter(())
 

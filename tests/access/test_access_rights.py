@@ -278,6 +278,18 @@ def test_where_nothing_can_be_visible_nothing_is_asked(tmp_path: Path) -> None:
             assert len(remote.asked) == 2
 
 
+def test_other_servers_are_not_asked_for_a_hidden_url(tmp_path: Path) -> None:
+    with archives() as remote:
+        rules = "access: {open: content, rules: [{host: a.org, rights: closed}]}"
+        config = configured(tmp_path, f"collections: {{a: 'cdx+{remote.url}/cdx'}}\n{rules}")
+        with serving(config) as url, client(url, "") as get:
+            for method in ("GET", "HEAD", "POST"):
+                for mode in ("index/postreq", "resource-post"):
+                    get.post(f"/a/{mode}?url=http://a.org/", content=f"{method} /\r\n\r\n")
+            assert remote.asked
+            assert [path for _, path, _, _ in remote.asked if "a.org" in path] == []
+
+
 def test_a_row_of_a_post_is_judged_by_its_url_not_by_its_body() -> None:
     closed = RuleConfig(rights="closed", url_prefix="http://x.org/x?s=1")
     viewer = Viewer(None, "", Rules((closed,), "metadata"))
