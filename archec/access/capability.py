@@ -135,7 +135,8 @@ class AccessCapability(BaseRoute, Capability):
                     scope["state"][ABORT]()
                     raise
         except Refused as refusal:
-            response = message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)
+            later = (("Retry-After", "60"),) if refusal.http_status == 503 else ()
+            response = message(refusal.http_status, refusal.message, refusal.errors, (*refusal.headers, *later))
             await self._complete(response, exchange)(scope, receive, send)
         finally:
             exchange.close()

@@ -37,7 +37,7 @@ from archec.catalogue.model import Position
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.cli.access import access
 from archec.config import Config, RuleConfig, load, parse
-from archec.errors import UsageError
+from archec.errors import CatalogueError, UsageError
 from archec.urlkey import target_uri
 
 S = "20140101000000"
@@ -643,6 +643,21 @@ def test_an_archive_whose_catalogue_is_being_rebuilt_says_so(demo: Config, tmp_p
         written.close()
         after = get.get(path)
         assert (after.text, "ResErrors" in after.headers) == (whole.text, False)
+
+
+def test_rules_that_need_a_catalogue_which_cannot_be_read(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise CatalogueError("/srv/catalogue: is damaged")
+
+    text = "collections: {own: $archive}\naccess: {rules: [{archive: dmo, rights: closed}, {rights: open}]}"
+    config = parse(text, demo.base / "config.yaml")
+    server = dataclasses.replace(demo.server, port=0, access_log="")
+    config = dataclasses.replace(demo, collections=config.collections, access=config.access, server=server)
+    with opened(config) as archive, serving(config, archive) as base, client(base, "") as get:
+        monkeypatch.setattr(SQLiteCatalogue, "referring", fails)
+        answer = get.get("/own/index?url=RePEc:dmo")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
+        assert answer.json() == {"message": "Temporarily unavailable"}
 
 
 def test_what_is_hidden_takes_the_work_of_what_is_not_there(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
