@@ -182,9 +182,10 @@ def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Cal
     def found(url: str) -> Subject:
         subject = Subject(url, noted=MAX_TIST)
         for archive in archives:
-            ids = ids_of(url, archive.catalogue)
-            firsts = [one.history.found for one in _known(archive, ids).values() if one.history.found is not None]
-            works = _works(archive, ids)
+            with archive.catalogue.snapshot():
+                ids = ids_of(url, archive.catalogue)
+                firsts = [one.history.found for one in _known(archive, ids).values() if one.history.found is not None]
+                works = _works(archive, ids)
             subject = subject._replace(noted=min([subject.noted, *firsts]))
             if works or (firsts and is_url(ids[0])):
                 subject = _with_works(subject, works)

@@ -525,6 +525,24 @@ def test_a_file_is_of_the_templates_that_name_it_on_any_host_with_its_key(folder
             assert look_up(row).works == (paper.id,)
 
 
+def test_a_file_and_the_templates_that_name_it_are_of_one_moment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = tobi("RePEc:aaa:s:1")
+    refs = (Refipo("http://x.org/p", "application/pdf"),)
+    paper = replace(paper, versions={key: replace(one, refs=refs) for key, one in paper.versions.items()})
+    row = any_row(line("http://x.org/p", S), NOWHERE)
+    assert row is not None
+    with (
+        closing(open_catalogue("sqlite:///c", base=folder, create=True)) as written,
+        closing(open_catalogue("sqlite:///c", base=folder, read_only=True)) as read,
+    ):
+        written.write(lot(1, fobi("http://x.org/p", 10)))
+        referring = read.referring
+        with monkeypatch.context() as patched:
+            patched.setattr(read, "referring", lambda *given: written.write(lot(2, paper)) or referring(*given))
+            assert looking_up([unittest.mock.Mock(catalogue=read)], lambda: True)(row).works == ()
+        assert looking_up([unittest.mock.Mock(catalogue=read)], lambda: True)(row).works == (paper.id,)
+
+
 def test_a_loss_is_told_by_timemap_and_timegate(own: tuple[str, Config]) -> None:
     url, config = own
     with opened(config) as archive:
