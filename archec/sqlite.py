@@ -103,9 +103,9 @@ class Database(Closing):
         """What is read within it is of one moment, whatever other processes write meanwhile."""
         with self.lock:
             is_outer = not self.connection.in_transaction
-            if is_outer:
-                self.fetch("BEGIN")
             try:
+                if is_outer:
+                    self.fetch("BEGIN")
                 yield
             finally:
                 if is_outer and self.connection.in_transaction:  # some errors end it

@@ -51,6 +51,23 @@ def test_an_exception_takes_everything_back(tmp_path: Path) -> None:
         assert database.fetch("SELECT * FROM words") == []
 
 
+def test_a_snapshot_that_a_signal_interrupts_hinders_no_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with made(tmp_path / "x") as database:
+
+        def interrupted(*_: object) -> None:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(database, "rows", interrupted)
+        with pytest.raises(KeyboardInterrupt), database.snapshot():
+            pass
+        with database.transaction() as db:
+            db.execute("INSERT INTO words VALUES ('x')")
+        assert database.fetch("SELECT word FROM words") == [("x",)]
+
+
 def test_reading_only(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with pytest.raises(StorageFailed, match="the list cannot be opened"):
