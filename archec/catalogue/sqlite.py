@@ -398,8 +398,9 @@ class SQLiteCatalogue(Database, Catalogue):
         return (Moment(*row) for row in rows)
 
     def naming(self, urls: Collection[str], limit: int) -> dict[str, list[str]]:
+        named = self._having("SELECT DISTINCT url FROM refs WHERE url IN", urls)  # few of those that are looked up
         sql = "SELECT id FROM refs WHERE url = ? ORDER BY id LIMIT ?"
-        return {url: [obi for (obi,) in self.fetch(sql, (url, limit))] for url in urls}
+        return {url: [obi for (obi,) in self.fetch(sql, (url, limit))] for (url,) in named}
 
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
         sql = "SELECT id, last, state, type, outcome FROM mo LEFT JOIN visits USING (id) WHERE id IN"

@@ -320,6 +320,15 @@ def test_pages_of_lists_are_ranges_of_an_index(catalogue: SQLiteCatalogue) -> No
         assert ">(?,?)" in plan[0] or ") > (" not in statement, (statement, plan)
 
 
+def test_many_urls_that_no_template_names_are_looked_up_at_once(catalogue: SQLiteCatalogue) -> None:
+    catalogue.write(lot(1, tobi("a"), tobi("b")))
+    statements: list[str] = []
+    catalogue.connection.set_trace_callback(statements.append)
+    found = catalogue.referring([*(f"http://h/{number}" for number in range(300)), "http://h/all"], 1)
+    assert {url: [one.id for one in named] for url, named in found.items()} == {"http://h/all": ["a"]}
+    assert len(statements) < 10
+
+
 def _read(path: Path, ready: Any, done: Any) -> None:
     reader = SQLiteCatalogue("sqlite:///x", path, read_only=True)
     ready.wait()
