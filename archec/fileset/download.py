@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Executor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -114,7 +115,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Downloader:
-    """Downloads files for one run."""
+    """Downloads files for one run. ``receiving`` has the fobis that are being received."""
 
     asker: Asker
     writer: Writer
@@ -123,12 +124,29 @@ class Downloader:
     threads: Executor
     config: FetchConfig
     counter: Counter
+    receiving: dict[str, asyncio.Event] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def alone(self, obi: str) -> AsyncIterator[bool]:
+        """Within it, this task alone may fetch ``obi``, for which others wait: they would take up its temporary file.
+        Yields whether another one has fetched it just now, so that what is known of it may have changed."""
+        has_waited = False
+        while (other := self.receiving.get(obi)) is not None:
+            has_waited = True
+            await other.wait()
+        left = self.unfinished.left(obi)
+        done = self.receiving[obi] = asyncio.Event()
+        try:
+            yield has_waited or (left is not None and left.tist == self.run and bool(left.sha256))
+        finally:
+            del self.receiving[obi]
+            done.set()
 
     async def fetch(
         self, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None, room: Room
     ) -> FobiBody | NotFetched:
-        """Downloads a file from ``url``, to be kept as the fobi ``obi``, and verifies it. Stops at the limit of
-        ``room`` and at the size in the manifest.
+        """Downloads a file from ``url``, to be kept as the fobi ``obi``, and verifies it; :meth:`alone`. Stops at the
+        limit of ``room`` and at the size in the manifest.
 
         Resumes the partial download of an earlier process, and leaves one itself if it is interrupted. Raises
         StorageFull, StorageFailed, BudgetSpent.

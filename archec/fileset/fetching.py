@@ -20,7 +20,7 @@ from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.fileset.checksums import mismatch, read_whole
 from archec.fileset.context import Work, at_once
-from archec.fileset.download import UNPACKED, BudgetSpent, NotFetched, Room
+from archec.fileset.download import UNPACKED, BudgetSpent, Downloader, NotFetched, Room
 from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.records import FobiBody, file_item, replaced_item
@@ -127,9 +127,21 @@ async def _fetch_one(
     work: Work, helper: FilesetPlatformHelper | None, wanted: _Wanted, url: str, room: Room
 ) -> FilesetManifestFile:
     """Fetches one file unless its bytes are held. Returns its row with what was found, or with why it failed."""
+    if (downloader := work.downloader) is None:
+        return wanted.file
+    async with downloader.alone(wanted.obi) as has_changed:
+        if has_changed:
+            work.commits.commit()
+            downloader.unfinished.committed(work.run)
+            wanted = next(_wanted(work, [wanted.file]))
+        return await _fetch_alone(work, downloader, helper, wanted, url, room)
+
+
+async def _fetch_alone(
+    work: Work, downloader: Downloader, helper: FilesetPlatformHelper | None, wanted: _Wanted, url: str, room: Room
+) -> FilesetManifestFile:
+    """Fetches a file that no other task fetches at the same time."""
     _, file, obi, known, place = wanted
-    if work.downloader is None:
-        return file
     if place is not None and not work.options.force:
         held = await asyncio.get_running_loop().run_in_executor(None, _held, work, wanted, place)
         if held is not None:
@@ -138,7 +150,7 @@ async def _fetch_one(
             work.keep(item, held)
             return _whole_file(file, held, tist, Status.EXISTS)
     try:
-        body = await work.downloader.fetch(file, url, obi, helper, room)
+        body = await downloader.fetch(file, url, obi, helper, room)
     except PlatformHttpError as error:
         body = NotFetched.after(error)
     if isinstance(body, NotFetched):
@@ -148,7 +160,7 @@ async def _fetch_one(
     else:
         item, tist = await asyncio.get_running_loop().run_in_executor(None, received_item, work, known, obi, body)
         if item.placement is None:
-            work.downloader.held(obi, known.bytes_at(tist))
+            downloader.held(obi, known.bytes_at(tist))
     work.keep(item, body)
     return _whole_file(file, body, tist, Status.SUCCESS)
 

@@ -1691,6 +1691,46 @@ def test_two_requests_for_one_data_set_at_once_fetch_it_once(filesets: Filesets,
     assert set(platform.sent.values()) == {1000}
 
 
+@pytest.mark.parametrize("at_once", ["data sets", "files"])
+def test_a_file_that_is_named_twice_is_received_by_one_at_a_time(
+    filesets: Filesets, platform: Platform, at_once: str
+) -> None:
+    """The second one never writes into what the first is receiving."""
+    platform.files["/shared.bin"] = bytes_of("shared", 4_000_000)
+    asked, is_second = itertools.count(), threading.Event()
+
+    def in_halves(handler: Handler, data: bytes) -> None:
+        rest = handler.head(data)
+        handler.wfile.write(rest[:2_000_000])
+        handler.wfile.flush()
+        if next(asked):
+            is_second.set()
+        is_second.wait(0.5)
+        handler.wfile.write(rest[2_000_000:])
+
+    def meanwhile(handler: Handler, data: bytes) -> None:
+        deadline = time.monotonic() + 10
+        while not left_parts(filesets.config.work_path) and time.monotonic() < deadline:
+            is_second.wait(0.01)
+        handler.answer(200, data)
+
+    platform.behaviours["/shared.bin"] = in_halves
+    names = [["shared.bin"], ["p.bin", "shared.bin"]]
+    if at_once == "files":
+        names = [["shared.bin", *(f"p{n}.bin" for n in range(7)), "shared.bin"]]
+    urls = []
+    for number, files in enumerate(names):
+        text = json.dumps({"@type": "Dataset", "distribution": [{"contentUrl": f"/{name}"} for name in files]})
+        platform.bodies[f"/data/{number}"] = f'<script type="application/ld+json">{text}</script>'.encode()
+        urls.append(f"{platform.url}/data/{number}")
+        for name in files[:-1]:
+            if name != "shared.bin":
+                platform.files[f"/{name}"], platform.behaviours[f"/{name}"] = b"p", meanwhile
+    assert [result.message for result in filesets.ingest(*urls, jobs=2) if not result.hit] == []
+    assert held(filesets, f"{platform.url}/shared.bin") == platform.files["/shared.bin"]
+    assert not list(Path(filesets.config.store_path).rglob("*.part"))
+
+
 # -- kills ----------------------------------------------------------------------------------------
 
 
