@@ -229,17 +229,20 @@ def key_of(text: str) -> str:
 
 def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
     """Yields a row for each fileset, in the order of ids, with its newest state and counts."""
-    listed = {ingest.state: ingest.listed for ingest in archive.catalogue.ingests() if is_selection(ingest)}
+    listed: dict[str, int] = {}  # 0: unknown, and then it is taken for a selection
+    for ingest in filter(is_selection, archive.catalogue.ingests()):
+        listed[ingest.state] = max(listed.get(ingest.state, 0), ingest.listed)
     for obi in archive.catalogue.all("fileset"):
         state, last = obi.history.last_held, max(obi.history.noted, default=0)
         files = list(archive.catalogue.manifest(state)) if state is not None else []
+        count = listed.get(state or "")
         version = obi.versions.get(state or "")
         yield {
             "id": obi.id,
             "title": version.title if version is not None else "",
             "held": obi.history.held,
             "lost": obi.history.lost,
-            "selected": listed.get(state or "", 0) > len(files),
+            "selected": count is not None and not 0 < count <= len(files),
             "versions": len(set(obi.history.states) - {None}),
             "noted": last,
             "noted_time": iso(last),

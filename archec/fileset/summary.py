@@ -115,7 +115,7 @@ def finish(
     if held is not None:  # a failed ingest must not hide what is held
         stored = replace(
             record, fileset=held.fileset, state=state or held.state, options=held.options,
-            confirmed=0 if state else held.confirmed,
+            confirmed=0 if state else held.confirmed, listed=record.listed if state else held.listed,
         )  # fmt: skip
         if found.item is None:
             stored = replace(

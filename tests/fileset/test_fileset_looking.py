@@ -134,6 +134,11 @@ def test_what_is_selected_and_what_is_not_held_is_told(filesets: Filesets, platf
         assert (code, part in out) == (7, True)
     name = f"fileset:zenodo:127.0.0.1%3A{platform.server_port}:16@17"
     assert command(filesets, "show", name) == (7, out.replace(other, name, 1))
+    whole = platform.bodies["/api/records/7"]
+    platform.bodies["/api/records/7"] = 500
+    assert filesets.ingest(url)[0].status == "platform-http-error"
+    assert "1 of 1 selected file," in command(filesets, "list")[1]
+    platform.bodies["/api/records/7"] = whole
     for include in ((), ("*.csv",)):
         filesets.ingest(url, include=include)
         assert "2 of 2 files," in command(filesets, "list")[1]
