@@ -169,7 +169,7 @@ def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
     for url in urls:
         yield clean(url), IngestRequest(clean(url))
     for line in _split(source) if source is not None else ():
-        plain = line.removeprefix(BOM_UTF8).strip()
+        plain = line if len(line) > json_lines.LONGEST_LINE else line.removeprefix(BOM_UTF8).strip()
         if not plain:
             continue
         text = plain.decode("utf-8", "replace")

@@ -1765,14 +1765,16 @@ def test_a_line_without_an_end_takes_no_memory(filesets: Filesets, platform: Pla
     requests = tmp_path / "requests"
     with requests.open("wb") as out:
         out.seek(600_000_000)
-        out.write(b'\n{"base_url": "' + zenodo(platform, 7, {"p": 10}).encode() + b'"}\n')
+        line = b'{"base_url": "' + zenodo(platform, 7, {"p": 10}).encode() + b'"}'
+        out.write(b"\n" + line + b"\n" + line + b" " * 10_000_000 + b"and so on\n" + b" " * 10_000_000 + line)
     with ingesting(filesets, "nonsense", "--requests", str(requests)) as process:
         assert process.stdout is not None
         found = list(map(json.loads, process.stdout))
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    assert [one["status"] for one in found] == ["bad-request", "bad-request", "success-file"]
-    assert (found[1]["message"], used.ru_maxrss < 400_000) == ("the line is too long", True)
+    assert [one["status"] for one in found] == [*["bad-request"] * 2, "success-file", *["bad-request"] * 2]
+    assert {found[number]["message"] for number in (1, 3, 4)} == {"the line is too long"}, "blanks count, too"
+    assert used.ru_maxrss < 400_000
 
 
 def test_results_that_nobody_reads_end_the_run_and_the_exit_code_says_so(
