@@ -64,9 +64,11 @@ class Builder:
         cache = self._config.access.cache
         for source in step.sources:
             path = self._config.path(source.path)
+            index = index_path(path) if source.type == "warc" else path
+            if source.type in ("file", "zipnum", "warc", "wacz") and not os.path.exists(index):
+                hint = f" ('archec access index {path}' writes it)" if source.type == "warc" else ""
+                _log.warning("collection source %s: %s cannot be found%s", source.name, index, hint)
             if source.type in ("file", "zipnum"):
-                if not os.path.exists(path):
-                    _log.warning("collection source %s: %s cannot be found", source.name, path)
                 local.append(FileSource(source.name, source.type, path))
             elif source.type == "archec":
                 local.append(self._archec(source, loaders))
@@ -80,7 +82,7 @@ class Builder:
 
                 local.append(RedisSource(source.name, source.redis_url, step.timeout))
             elif source.type == "warc":
-                local.append(FileSource(source.name, source.type, index_path(path)))
+                local.append(FileSource(source.name, source.type, index))
                 loaders.append(self._warcs(PrefixResolver(str(path)), step, source.name))
             else:
                 wacz = WaczSource(source.name, path)

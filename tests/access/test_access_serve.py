@@ -43,11 +43,14 @@ def served(folder: Path, *options: str) -> Iterator[tuple[str, list[str]]]:
 
 def test_a_server_needs_no_archive(tmp_path: Path) -> None:
     write_index(tmp_path / "in" / "a.cdxj", [line("http://a.org/", S)])
-    give_tokens(configured(tmp_path, "collections: {a: ./in, none: ./missing}"))
+    (tmp_path / "warcs").mkdir()
+    give_tokens(configured(tmp_path, "collections: {a: ./in, none: ./missing, w: warc+warcs, z: wacz+missing.wacz}"))
     before = sorted(path for path in tmp_path.rglob("*"))
     with served(tmp_path) as (url, said), client(url) as get:
         assert len([text for text in said if "no archive" in text]) == 1
         assert len([text for text in said if "none: " in text and "cannot be found" in text]) == 1
+        assert [text for text in said if "source w: " in text and "cannot be found ('archec access index " in text]
+        assert [text for text in said if "source z: " in text and "cannot be found" in text]
         assert [httpx.get(f"{url}/oai{path}").status_code for path in ("", "?verb=Identify", "/x")] == [503] * 3
         assert httpx.post(f"{url}/oai", data={"verb": "Identify"}).status_code == 503
         assert get.get("/a/index?url=a.org").text
