@@ -28,9 +28,11 @@ from warc_files import Crawl
 
 from archec.access.posts import Asked, PostedBody, key_of_request
 from archec.cli.access import access
+from archec.config import Config
 
 pytestmark = pytest.mark.slow
 
+DOCS = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
 STAMPS = ("20140101000000", "20150101000000")
 U = "http://a.org/x"
 
@@ -96,6 +98,21 @@ collections:
                 answer = get.get(f"/{coll}/resource?url={U}&closest=20140101000000", timeout=30)
                 assert answer.status_code == 200, answer.text
                 assert b"version 0" in answer.content
+
+
+def test_pywb_in_front_of_us_shows_pages_and_templates(pywb: str, demo: Config, tmp_path: Path) -> None:
+    crawl(tmp_path)
+    config = configured(tmp_path, f"collections: {{a: {{index: a.cdxj, resource: ./w}}, own: archec+{demo.file}}}")
+    give_tokens(config)
+    with serving(config) as url:
+        here = url.replace("http://", f"pywb:{READER}@")
+        head, _, each = DOCS.split("```text pywb\n")[1].split("```")[0].replace("SERVER", here).partition("\n")
+        text = f"{head}\n{each.replace('COLL', 'a')}{each.replace('COLL', 'own')}"
+        with running(pywb, tmp_path / "pywb", text, "wayback") as there, httpx.Client(base_url=there) as get:
+            assert get.get(f"/a/20140101id_/{U}", timeout=30).text == "version 0"
+            template = get.get("/own/2036id_/urn:x-repec:dmo:wpaper:2011-11", timeout=30)
+            assert template.status_code == 200, template.text
+            assert template.text.startswith("Template-Type: ")
 
 
 def test_we_ask_pywb(pywb: str, tmp_path: Path) -> None:
