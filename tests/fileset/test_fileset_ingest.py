@@ -173,7 +173,7 @@ def test_a_new_version_is_a_new_state_and_an_older_one_is_not_the_present_one(
 def test_bytes_that_were_committed_a_moment_ago_are_not_fetched_again(
     folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "_BATCH", (1, 5.0))
+    monkeypatch.setattr(run, "_PACE", (1, 5.0))
     filesets = make_archive(folder, platform, fetch={"concurrency": 1})
     (result,) = filesets.ingest(zenodo(platform, 7, {"p": 0, "q": 0, "r": 3}))
     assert [file.status for file in result.manifest or ()] == ["success", "exists", "success"]
