@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -292,9 +292,17 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
     archive = opened(config) if has_archive else nullcontext(None)
     with archive as it:
         if it is not None and is_citation(id):
-            with suppress(NotHeld):
+            try:
                 wanted = find_cited(it, id)[0].id
-        subjects = subjects_of(it, wanted)
+            except NotHeld:
+                from archec.fileset.finding import identifier_of  # slow to import, and rarely needed
+
+                if identifier_of(id) is not None:
+                    raise
+        try:
+            subjects = subjects_of(it, wanted)
+        except UsageError as error:
+            raise UsageError(f"{id[:200]!r} is not a URL, handle, or fileset that is held") from error
     rules = Rules(config.access.rules, config.access.open)
     for subject in subjects:
         decision = rules.decide(subject, address, time.time())

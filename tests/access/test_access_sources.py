@@ -37,7 +37,7 @@ from archec.catalogue.model import Position
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.cli.access import access
 from archec.config import Config, RuleConfig, load, parse
-from archec.errors import CatalogueError, UsageError
+from archec.errors import CatalogueError, NotHeld, UsageError
 from archec.urlkey import target_uri
 
 S = "20140101000000"
@@ -548,6 +548,23 @@ def test_explain_says_that_oai_gives_templates_to_everybody(
     explain = ["explain", tobi, "--config", str(file)]
     assert ("/oai gives the template to everybody" in CliRunner().invoke(access, explain).stdout) == by_oai
     assert ("oai" in json.loads(CliRunner().invoke(access, [*explain, "--json"]).stdout)) == by_oai
+
+
+@pytest.mark.parametrize("doi", ["10.9999/nope", "doi:10.9999/nope", "https://doi.org/10.9999/nope"])
+def test_explain_takes_no_doi_for_a_url(demo: Config, doi: str, tmp_path: Path) -> None:
+    """It would speak of the host 10.9999."""
+    run = CliRunner().invoke(access, ["explain", doi, "--config", str(demo.file)])
+    if doi.startswith("https:"):
+        assert run.stdout.startswith(f"{doi}: nothing is public")
+    else:
+        assert isinstance(run.exception, NotHeld)
+        assert "archec fileset list" in str(run.exception)
+    address = CliRunner().invoke(access, ["explain", "10.1.2.3", "--config", str(demo.file)])
+    assert address.stdout.startswith("http://10.1.2.3/: nothing is public")
+    without = configured(tmp_path, "collections: {a: a.cdxj}").file
+    unknown = CliRunner().invoke(access, ["explain", "doi:10.9999/nope", "--config", str(without)])
+    assert isinstance(unknown.exception, UsageError)
+    assert "url=" not in str(unknown.exception)
 
 
 def test_rules_about_archives_hold_for_their_files(demo: Config) -> None:
