@@ -42,7 +42,7 @@ def gather_table(report: RunReport, *, message_printed: bool = False) -> list[st
     data_set = report.data_set
     rows: list[tuple[str, str]] = [
         ("run", f"{report.run}  {report.run_time}  {report.state}"),
-        ("data set", f"{data_set.source}  as of {data_set.time}"),
+        ("data set", f"{data_set.source}  as of {data_set.time}" if data_set.time else data_set.source),
     ]
     if not data_set.whole:
         damaged = "nothing of it was noted" if report.state == "damaged" else "nothing counts as lost"

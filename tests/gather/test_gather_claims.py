@@ -82,6 +82,14 @@ def test_a_damaged_data_set_is_told_everywhere(config: Config, folder: Path) -> 
     check(config)
 
 
+def test_a_damaged_data_set_that_has_no_date_is_shown_without_one(config: Config, folder: Path) -> None:
+    file = tar(folder, 1, papers("aaa/sss/p.rdf", *series(3)))
+    file = file.rename(file.with_name("x.tar"))
+    file.write_bytes(file.read_bytes()[:700])
+    for done in (archec_inline(config, "gather", "-f", file), archec_inline(config, "runs", "last")):
+        assert f"data set    {file}\n" in done.out.decode()
+
+
 @pytest.mark.parametrize("broken_first", [True, False])
 def test_a_whole_data_set_supersedes_what_was_salvaged(config: Config, folder: Path, broken_first: bool) -> None:
     good = tar(folder, 1, papers("aaa/sss/1.rdf", PAPER, title="good"), papers("aaa/sss/2.rdf", "RePEc:aaa:sss:2"))
