@@ -39,15 +39,17 @@ class PlatformConfig(Struct, frozen=True, forbid_unknown_fields=True):
     token: str = ""
 
 
-def _by_name(read: Callable[[str, dict[Any, Any]], dict[Any, Any]]) -> Callable[[Any], Any]:
-    """What converts groups by name to a list of groups with a ``name``, each of them with ``read``."""
+def _by_name(cls: type[Struct], read: Callable[[str, dict[Any, Any]], dict[Any, Any]]) -> Callable[[Any], Any]:
+    """What converts groups by name to a list of groups ``cls`` with a ``name``, each of them with ``read``."""
+    known = [key for key in cls.__struct_fields__ if key != "name"]
 
     def converted(value: Any) -> Any:
         if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
             return value
         for name, group in value.items():
-            if "name" in group:
-                raise ValueError(f"{name}: unknown key name")
+            for key in group:
+                if key not in known:
+                    raise ValueError(f"{name}: unknown key {key}{nearest(str(key), known)}")
         return [{"name": str(name), **read(str(name), group)} for name, group in value.items()]
 
     return converted
@@ -333,12 +335,16 @@ Formats = Annotated[
 ]
 Collections = Annotated[
     tuple[OaiCollectionConfig, ...],
-    _must_be("groups: NAME: {title: ..., archives: [aaa], series: [aaa:ssssss], ...}", read=_by_name(_collection)),
+    _must_be(
+        "groups: NAME: {title: ..., archives: [aaa], series: [aaa:ssssss], ...}",
+        read=_by_name(OaiCollectionConfig, _collection),
+    ),
 ]
 Platforms = Annotated[
     tuple[PlatformConfig, ...],
     _must_be(
-        "groups: NAME: {hosts: [...], api: URL, enabled: true, rate: 60/min, token: ENV}", read=_by_name(_platform)
+        "groups: NAME: {hosts: [...], api: URL, enabled: true, rate: 60/min, token: ENV}",
+        read=_by_name(PlatformConfig, _platform),
     ),
 ]
 AccessCollections = Annotated[
