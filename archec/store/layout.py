@@ -27,6 +27,7 @@ RUNS = "runs"
 FANOUTS = (0, 256)
 _MOST_BYTES = 1 << 16
 _DESCRIBED = f"{NAMASTE} describes its contents"
+_RESTORE = f"'archec verify --repair-from COPY' restores it from a second copy; {_DESCRIBED}"
 _INIT = "check that it is mounted and the path is right; 'archec init' creates a new archive"
 _FIXED: dict[str, object] = {
     "version": VERSION,
@@ -137,12 +138,17 @@ def open_layout(root: str | Path) -> Layout:
     try:
         data = read_file(path, _MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise ConfigError(f"{root}: is not an archive: it has no {DESCRIPTOR}", hint=_INIT) from None
+        is_archive = any((root / RUNS).glob("*.jsonl*"))
+        message = f"{root}: is not an archive: it has no {DESCRIPTOR}"
+        raise ConfigError(message, hint=_RESTORE if is_archive else _INIT) from None
     except OSError as error:
         if os.path.lexists(path) and not os.path.isfile(path):
-            raise CorruptArchive(f"{path}: is not a file", hint=_DESCRIBED) from error
+            raise CorruptArchive(f"{path}: is not a file", hint=_RESTORE) from error
         raise failure(error, path) from error
-    return Layout(root, fanout_of(data, str(path)))
+    try:
+        return Layout(root, fanout_of(data, str(path)))
+    except CorruptArchive as error:
+        raise CorruptArchive(error.message, hint=_RESTORE) from error
 
 
 def open_store(config: Config) -> Layout:

@@ -82,6 +82,11 @@ def test_open_what_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigError, match="archec init"):
             open_layout(path)
+    layout = create(tmp_path / "archive")
+    (layout.runs / "1.jsonl").touch()
+    (layout.root / DESCRIPTOR).unlink()
+    with pytest.raises(ConfigError, match="verify --repair-from COPY"):
+        open_layout(layout.root)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_a_damaged_descriptor(tmp_path: Path, data: bytes) -> None:
     path = create(tmp_path / "archive").root / DESCRIPTOR
     path.chmod(0o644)
     path.write_bytes(data)
-    with pytest.raises(CorruptArchive):
+    with pytest.raises(CorruptArchive, match="verify --repair-from COPY"):
         open_layout(path.parent)
 
 
