@@ -61,7 +61,7 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     yield from _held_back(found.held_back)
     yield from _fixity(found)
     if found.damaged:
-        yield "catalogue", f"DAMAGED, so that not all of this is known: {found.damaged}: archec rebuild"
+        yield "catalogue", f"DAMAGED, so that not all of this is known: {found.damaged}"
     if found.refused:
         yield "catalogue", f"the database did not take {counted(found.refused, 'document')}: archec check"
 

@@ -131,7 +131,7 @@ def status(archive: Archive) -> ArchiveStatus:
         except CatalogueGone:
             raise
         except CatalogueError as error:
-            damaged.append(error.message)
+            damaged.append(str(error))
             return otherwise
 
     gatherings = (view for view in runs(archive) if view.kind == "gather")

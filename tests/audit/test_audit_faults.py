@@ -885,6 +885,7 @@ def test_a_damaged_document_stops_nothing(world: World, edit: str) -> None:
         assert done.code == 0, done.err
         told = b"DAMAGED" in done.out or b"archec_catalogue_damaged 1.0" in done.out
         assert told == edit.startswith("runs"), "the others are not needed for it"
+        assert (b"('archec rebuild' " in done.out) == (told and command == "status"), "what to do"
     for summary, findings in (verified(world), checked(world)):
         assert (summary.clean, codes(findings)) == (False, ["catalogue-unreadable"])
     assert verified(world)[0].files == files
