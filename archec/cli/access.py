@@ -193,7 +193,7 @@ def index(folders: tuple[Path, ...], as_json: bool) -> None:
             done = index_folder(folder, meter)
         damaged = damaged or bool(done.damaged)
         for reason in () if as_json else done.damaged:
-            note(reason)
+            note(f"{folder}/{reason}")
         value = {"folder": str(folder), "index": str(index_path(folder)), **done._asdict()}
         files = f"{counted(done.files, 'file')}, {done.read:,} of them read now"
         show(value, f"{index_path(folder)}: {counted(done.rows, 'row')} of {files}", as_json=as_json)

@@ -420,7 +420,7 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         for _ in range(2):
             run = CliRunner().invoke(access, ["index", str(tmp_path / "w")])
             assert run.exit_code == 6
-            assert "cut.warc: is truncated in the record at 0" in run.stderr
+            assert f"{tmp_path}/w/cut.warc: is truncated in the record at 0" in run.stderr
 
 
 @pytest.mark.parametrize("is_request_first", [True, False])
