@@ -79,7 +79,7 @@ def parse(take: Arguments, accept_encoding: str) -> tuple[Query, Wanted]:
     check_names(take.given)
     limit = take.number("limit", 0, least=-MAX_SORTED)
     own = [one for one in take.given if one[0] in _OF_QUERY and one != ("sort", "regular")]
-    query = replace(parse_query(Arguments(own)), limit=None)
+    query = parse_query(Arguments(own))
     fields = tuple(name for name in take.one("fl", "fields").split(",") if name) or FIELDS
     if unknown := [name for name in fields if not _KNOWN.fullmatch(name)]:
         raise UsageError(f"fl={unknown[0][:40]!r} is not a field")
@@ -87,7 +87,7 @@ def parse(take: Arguments, accept_encoding: str) -> tuple[Query, Wanted]:
     if output not in ("", "json", "text", "csv"):
         raise UsageError(f"output={output[:40]} not supported; use json, text")
     resume = take.one("resumeKey")
-    return query, Wanted(
+    wanted = Wanted(
         fields,
         output == "json",
         tuple(_filter(text) for text in take.all("filter")),
@@ -102,6 +102,9 @@ def parse(take: Arguments, accept_encoding: str) -> tuple[Query, Wanted]:
         tuple(name for name, parameter in _COUNTERS.items() if take.flag(parameter)),
         take.one("gzip") != "false" and "gzip" in accept_encoding,
     )
+    is_first = wanted.limit and not (wanted.last or wanted.filters or wanted.collapse or wanted.counters)
+    most = wanted.offset + wanted.limit + 1 if is_first and not (wanted.resolve or resume) else None
+    return replace(query, limit=most), wanted
 
 
 def _filter(text: str) -> Callable[[Row], bool]:
@@ -135,6 +138,7 @@ def _collapse(text: str) -> tuple[str, int | None]:
 async def answer_wayback(exchange: Exchange, lookup: Lookup) -> Response:
     """Returns the response to a query of this dialect. Raises UsageError."""
     query, wanted = parse(exchange.take, exchange.headers.get("accept-encoding", ""))
+    query = replace(query, may_push_limit=lookup.viewer.rules.are_trivial)
     media_type = JSON if wanted.as_json else "text/plain"
     pages = await visible_pages(lookup, query, exchange.take)
     if pages is not None and pages.count_only:

@@ -206,6 +206,17 @@ def test_queries_go_on_to_those_who_understand_them(there: Archives, get: httpx.
     assert [row["timestamp"] for row in found(get, "pywb", "closest=2015&collapseTime=3")] == [STAMPS[0]]
 
 
+def test_the_first_captures_do_not_take_all_of_another_server(there: Archives, get: httpx.Client) -> None:
+    for query, asked in (
+        ("limit=1", "2"), ("limit=1&offset=3&showResumeKey=true", "5"), ("limit=1&filter=statuscode:200", "1000000000"),
+        ("limit=-1", "1000000000"), ("", "1000000000"),
+    ):  # fmt: skip
+        there.asked.clear()
+        assert get.get(f"/cdx/search/cdx?collection=pywb&url={U}&{query}").status_code == 200
+        (limit,) = (parse_qs(urlsplit(path).query)["limit"] for _, path, _, _ in there.asked)
+        assert limit == [asked], query
+
+
 @pytest.mark.parametrize("most", [4, 100_000], ids=["long", "short"])
 def test_an_index_before_another_gives_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Long answers of the other are not sorted here."""
