@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from archec.access.collection import Lookup
 from archec.access.exchange import HTML, JSON, answer, as_uri, errors_of
-from archec.access.ordering import spelled_first
+from archec.access.ordering import MAX_SAME, spelled_first
 from archec.access.query import all_of
 from archec.access.rows import Row
 from archec.access.sources import Errors, Loss
@@ -262,7 +262,8 @@ def _as_cdxj(at: Addresses, page: _Page) -> str:
 
 async def nearest(lookup: Lookup, url: str, stamp: str) -> Row | None:
     """Returns the capture nearest to a time, or the newest without one; of several at one time, that of this URL."""
-    return next(spelled_first(await lookup.rows(all_of(url, stamp, reverse=not stamp)), url), None)
+    query = replace(all_of(url, stamp, reverse=not stamp), limit=MAX_SAME)  # other servers need not send all
+    return next(spelled_first(await lookup.rows(query), url), None)
 
 
 async def available(lookup: Lookup, at: Addresses, stamp: str, given: str) -> Response:

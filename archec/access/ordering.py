@@ -18,7 +18,7 @@ from archec.access.stamps import seconds
 
 MAX_SORTED = 100_000
 """Maximum number of rows that are sorted in memory."""
-_MAX_SAME = 1000
+MAX_SAME = 1000
 """Maximum number of captures of one time among which one is looked for."""
 
 
@@ -106,7 +106,7 @@ def spelled_first(rows: Iterator[Row], url: str) -> Iterator[Row]:
         return chain(() if first is None else (first,), rows)
     same, after = [first], None
     for row in rows:
-        if row.timestamp != first.timestamp or len(same) == _MAX_SAME:
+        if row.timestamp != first.timestamp or len(same) == MAX_SAME:
             after = row
             break
         same.append(row)

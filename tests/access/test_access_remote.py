@@ -215,6 +215,10 @@ def test_the_first_captures_do_not_take_all_of_another_server(there: Archives, g
         assert get.get(f"/cdx/search/cdx?collection=pywb&url={U}&{query}").status_code == 200
         (limit,) = (parse_qs(urlsplit(path).query)["limit"] for _, path, _, _ in there.asked)
         assert limit == [asked], query
+    there.asked.clear()
+    newest = get.get(f"/wayback/available?url={U}").json()["archived_snapshots"]["closest"]
+    assert newest["timestamp"] == STAMPS[1]
+    assert "limit" not in there.asked[0][1]
 
 
 @pytest.mark.parametrize("most", [4, 100_000], ids=["long", "short"])
