@@ -92,7 +92,7 @@ class Lookup:
         none of them has: neither the response time nor an error may reveal what is held, or that it is closed. There
         is no query for viewers who can see nothing anywhere, because they learn nothing from either."""
         if self.viewer.may_see(query.range):
-            return apply(self.viewer.visible(await step.rows(query, self.errors)), query)
+            return apply(self.viewer.visible(await step.rows(query, self.errors), query.url), query)
         if not self.viewer.sees_nothing_by_default:
             # A host that none can have (RFC 2606 section 2), and its own for each URL: caches must behave alike, too.
             url = f"http://x{abs(hash(query.url)):x}.invalid/"

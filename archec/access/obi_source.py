@@ -193,7 +193,10 @@ def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Cal
         return subject if is_whole() else subject._replace(has_more=True)
 
     def look_up(row: Row) -> Subject:
-        subject, known = subject_of(row), found(row.url)
+        url = row.url
+        with suppress(UsageError):
+            url = uri_of(url)  # in one spelling, so that it is looked up once
+        subject, known = subject_of(row), found(url)
         return subject._replace(works=known.works, has_more=known.has_more, noted=min(subject.noted, known.noted))
 
     return look_up

@@ -52,13 +52,13 @@ class Viewer(Struct, frozen=True):
         """Whether there may be rows with these keys whose contents this viewer may have."""
         return self.allows("content") or self.rules.may_show(within, self.address, time.time(), contents=True)
 
-    def visible(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """Yields the rows visible to this viewer. Withdrawn rows are marked as such."""
+    def visible(self, rows: Iterator[Row], url: str) -> Iterator[Row]:
+        """Yields the rows visible to this viewer, of those found for ``url``. Withdrawn rows are marked as such."""
         if self.rules.are_trivial:
             return rows if self.sees_all else iter(())
-        return self._filtered(rows)
+        return self._filtered(rows, url)
 
-    def _filtered(self, rows: Iterator[Row]) -> Iterator[Row]:
+    def _filtered(self, rows: Iterator[Row], url: str) -> Iterator[Row]:
         is_empty, by_time = True, self.rules.need_catalogue
         decision, judged = Decision(Level.NOTHING), None
         for row in rows:
@@ -72,7 +72,7 @@ class Viewer(Struct, frozen=True):
                 row = row.with_fields(access="withdrawn", **({"reason": decision.reason} if decision.reason else {}))
             yield row
         if is_empty:  # the same look-ups as for hidden rows, so that the time does not reveal which it was
-            self.decide(NO_ROW)
+            self.decide(Row(b"", "", NO_ROW.timestamp, {"url": url}, NOWHERE))
 
     @property
     def has_metadata(self) -> bool:

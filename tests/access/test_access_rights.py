@@ -328,7 +328,7 @@ def test_what_may_be_visible_is_asked_for(
     within = key_range(asked, match)
     made = [line(url, "20140101000000") for url in urls]
     rows = [any_row(one, NOWHERE) for one in made if within.start <= one < within.end]
-    visible = list(viewer.visible(row for row in rows if row is not None))
+    visible = list(viewer.visible((row for row in rows if row is not None), asked))
     assert viewer.may_see(within) or not visible
 
 
@@ -759,7 +759,7 @@ def test_each_row_of_a_url_is_judged_by_its_own_media_type() -> None:
     viewer = Viewer(None, "", Rules((RuleConfig("closed", mime="application/pdf"), RuleConfig("open"))))
     mimes = ["text/html", "application/pdf", "application/pdf", "text/html", "text/css", "application/pdf"]
     made = [any_row(line("http://x.org/", f"2014010100000{n}", mime=mime), NOWHERE) for n, mime in enumerate(mimes)]
-    found = [row.text("mime") for row in viewer.visible(row for row in made if row is not None)]
+    found = [row.text("mime") for row in viewer.visible(filter(None, made), "http://x.org/")]
     assert found == ["text/html", "text/html", "text/css"]
 
 

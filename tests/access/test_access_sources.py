@@ -679,7 +679,10 @@ def test_rules_that_need_a_catalogue_which_cannot_be_read(demo: Config, monkeypa
 
 def test_what_is_hidden_takes_the_work_of_what_is_not_there(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f"""
-collections: {{own: $archive, file: {demo.base}/one.cdxj}}
+collections:
+  own: $archive
+  file: {demo.base}/one.cdxj
+  both: {{sequence: [{{index: $archive}}, {{index: {demo.base}/one.cdxj}}]}}
 access: {{rules: [{{archive: dmo, rights: closed}}, {{host: secret.org, rights: closed}}, {{rights: open}}]}}
 """
     config = parse(text, demo.base / "config.yaml")
@@ -699,16 +702,20 @@ access: {{rules: [{{archive: dmo, rights: closed}}, {{host: secret.org, rights: 
         monkeypatch.setattr(owner, name, counted)
     paths = ["index?url={}", "index?url={}&closest=2014", "resource?url={}", "cdx?url={}&output=json", "{}", "id_/{}"]
     paths += [f"{S}id_/{{}}", "timemap/json/{}", "timemap/link/{}"]
+    posts = [f"{mode}?url={{}}&{method}" for mode in ("resource-post", "index/postreq") for method in ("HEAD", "POST")]
     with opened(config) as archive, serving(config, archive) as base, client(base, "") as get:
         file = next(obi.id for obi in archive.catalogue.all("fobi") if len(obi.history))
-        for coll, hidden in (("own", file), ("file", "http://secret.org/x")):
-            for path in paths:
+        for coll, hidden in (("own", file), ("both", file), ("file", "http://secret.org/x")):
+            for path in (*paths, *posts):
                 seen = []
+                given = {"method": "GET"}
+                if path in posts:
+                    given = {"method": "POST", "content": f"{path.partition('&')[2]} /"}
                 for url in (hidden, hidden[:-1] + "~"):
-                    get.get(f"/{coll}/{path.format(url)}")
+                    get.request(url=f"/{coll}/{path.format(url)}", **given)
                     work.clear()
-                    answer = get.get(f"/{coll}/{path.format(url)}")
+                    answer = get.request(url=f"/{coll}/{path.format(url)}", **given)
                     headers = {name: value for name, value in answer.headers.items() if name != "date"}
                     seen.append((answer.status_code, answer.text.replace(url, ""), headers, Counter(work)))
                 assert seen[0] == seen[1], (coll, path)
-                assert bool(seen[0][3]) == (coll == "own"), path  # a rule about the host needs no look at what there is
+                assert bool(seen[0][3]) == (coll != "file"), path  # a rule about a host needs no look at what there is
