@@ -52,6 +52,7 @@ from archec.fileset.platforms.registry import Registry
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest, Status
+from archec.store.durable import storage_errors
 from archec.terminal.output import LineWriter, ReaderGone, echo_json, escaped_json, note, show_all
 from archec.terminal.progress import meter_for
 from archec.tist import iso
@@ -144,7 +145,8 @@ def ingest(
         if result.fileset is not None and not dry_run and result.status != Status.PLATFORM_GONE:
             kept.append(result.fileset)
         if file is not None and file_results is not None:
-            _write(file_results, file)
+            with storage_errors(file_results.name):
+                _write(file_results, file)
 
     with meter_for() as meter:
         counter = run_ingest(

@@ -1794,6 +1794,16 @@ def test_results_that_nobody_reads_end_the_run_and_the_exit_code_says_so(
     assert filesets.ingest(f"{platform.url}/records/7")[0].status == "success-existing"
 
 
+def test_results_of_files_that_cannot_be_written_fail_the_run_by_name(filesets: Filesets, platform: Platform) -> None:
+    urls = [zenodo(platform, number, {"p": 10}, concept=number + 100) for number in (7, 8)]
+    process = ingesting(filesets, *urls, "--file-results", "/dev/full")
+    out, err = process.communicate(timeout=60)
+    assert [json.loads(line)["status"] for line in out.splitlines()] == ["success-file", "error-storage"]
+    assert (process.returncode, err.startswith("archec: /dev/full: No space left")) == (Exit.OPERATOR_ERROR, True)
+    with filesets.archive() as archive:
+        assert [view.state for view in runs(archive)] == ["failed"]
+
+
 @pytest.mark.parametrize("at", [1, 37, 111, 180])
 def test_a_kill_costs_nothing_that_was_whole(filesets: Filesets, platform: Platform, at: int) -> None:
     sizes = {f"d{n % 7}/f{n}": 3000 + n for n in range(200)}
