@@ -7,7 +7,7 @@ A file with one JSON object per line, in the work directory. The temporary files
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,9 +69,10 @@ class UnfinishedDownloads(Closing):
         _note(self._open, download)
         self._append(msgspec.json.encode(download) + b"\n")
 
-    def committed(self, run: int) -> None:
-        """Removes the complete downloads of a run, which are now held."""
-        self.over([url for url, one in self._open.items() if one.tist == run and one.sha256])
+    def committed(self, run: int, receiving: Container[str]) -> None:
+        """Removes the complete downloads of a run, which are now held, except those of ``receiving``."""
+        done = (one for one in self._open.values() if one.tist == run and one.sha256)
+        self.over([one.url for one in done if one.url not in receiving])
 
     def over(self, urls: Iterable[str]) -> None:
         """Removes downloads that are no longer in progress."""

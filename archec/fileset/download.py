@@ -161,6 +161,12 @@ class Downloader:
         finally:
             transfer.end()
 
+    def committed(self, also: str = "") -> None:
+        """Called when nothing is left to be committed: what was received completely is held. What a task is reading
+        again, as an earlier run has left it, is not; ``also``: what the caller alone may fetch, and has not begun to.
+        """
+        self.unfinished.committed(self.run, self.receiving.keys() - {also})
+
     def held(self, obi: str, tist: int) -> None:
         """Notes that what was received is held already, under ``tist``: its temporary file is not kept."""
         if (received := self.unfinished.left(obi)) is not None:

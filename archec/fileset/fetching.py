@@ -78,7 +78,7 @@ async def fetch_all(
                 return
             work.commits.tick()
             if work.downloader is not None and not work.commits.uncommitted:
-                work.downloader.unfinished.committed(work.run)
+                work.downloader.committed()
 
     fetch = work.archive.config.fetch
     await at_once(min(fetch.concurrency, max(fetch.per_host, _IN_PROGRESS), len(files)), one_after_the_other)
@@ -132,7 +132,7 @@ async def _fetch_one(
     async with downloader.alone(wanted.obi) as has_changed:
         if has_changed:
             work.commits.commit()
-            downloader.unfinished.committed(work.run)
+            downloader.committed(wanted.obi)
             wanted = next(_wanted(work, [wanted.file]))
         return await _fetch_alone(work, downloader, helper, wanted, url, room)
 

@@ -125,7 +125,7 @@ def finish(
     work.commits.add(CommitItem(IngestDone(stored)))
     work.commits.commit()
     if work.downloader is not None:
-        work.downloader.unfinished.committed(work.run)
+        work.downloader.committed()
         rows = found.files if found.bundle is None else [found.bundle]
         work.downloader.settle(normalise_url(row.platform_url) for row in rows if row.platform_url and is_whole(row))
     return _result(request, found, record, message, _landing(work, landing, page_url))

@@ -42,7 +42,7 @@ from archec.archive.unfinished_downloads import left_parts
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
-from archec.errors import Exit, StorageFailed, StorageFull
+from archec.errors import Exit, StorageFailed, StorageFull, UsageError
 from archec.fileset import asking, download, run
 from archec.fileset.context import IngestOptions
 from archec.fileset.json_lines import IngestResult
@@ -1840,6 +1840,32 @@ def test_what_a_kill_left_between_its_names_and_the_journal_is_not_asked_for_aga
     assert {path: sent for path, sent in platform.sent.items() if sent != len(platform.files[path])} == {}
     assert archec_inline(filesets.config, "check").code == 0
     assert archec_inline(filesets.config, "verify").code == 0
+
+
+def test_what_a_kill_left_complete_is_kept_if_reading_it_again_is_interrupted(
+    filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if another data set of the same run is finished meanwhile."""
+    urls = [zenodo(platform, number, {"p": 3_000_000 + number}, concept=number + 100) for number in (7, 8)]
+    process = ingesting(filesets, urls[0], **killed_at("store.before-sync"))
+    process.communicate(timeout=60)
+    reread, is_stopped = Temp.reread, threading.Event()
+
+    def slow(temp: Temp) -> None:
+        is_stopped.wait(10)
+        reread(temp)
+
+    def stop(result: IngestResult, _: object) -> None:
+        asyncio.get_running_loop().call_later(0.1, is_stopped.set)
+        raise UsageError("stop")
+
+    monkeypatch.setattr(Temp, "reread", slow)
+    with pytest.raises(UsageError):
+        filesets.run(urls, stop, jobs=2)
+    monkeypatch.undo()
+    assert [result.status for result in filesets.ingest(urls[0])] == ["success-file", "success"]
+    assert platform.sent == {f"/api/records/{number}/files/p/content": 3_000_000 + number for number in (7, 8)}
+    assert not list(Path(filesets.config.store_path).rglob("*.part"))
 
 
 @pytest.mark.parametrize("point", ["half", "catalogue.after-write:3"])
