@@ -342,6 +342,11 @@ def normalise(raw: str) -> tuple[Literal["tobi", "fobi", "fileset"], str]:
     return "tobi", normalise_handle(raw)
 
 
+def kind_of(obi: str) -> Literal["tobi", "fobi", "fileset"]:
+    """The kind of an id, or of the beginning of one that shows it."""
+    return "fobi" if is_url(obi) else "fileset" if is_fileset(obi) else "tobi"
+
+
 def typed(raw: str) -> str:
     """The id in typed or pasted text.
 

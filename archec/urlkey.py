@@ -18,6 +18,7 @@ _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%#"
 _URN_SAFE = "-._~:@!$&'()*+,;=/"
 _URNS = {"urn:x-repec:": "repec:", "urn:x-redif:": ""}
 """The prefixes of the URNs of handles, mapped to those of the handles."""
+_FILESETS = "urn:x-archec:"
 _MAX_UNESCAPES = 20
 _SESSIONS = tuple(
     re.compile(f"{session}(?:&|$)")
@@ -43,7 +44,7 @@ def target_uri(obi: str) -> str:
     if is_url(obi) and obi.isascii() and obi.isprintable():  # other URLs are not normalised: it must be a handle
         return obi
     if is_fileset(obi):
-        return "urn:x-archec:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
+        return _FILESETS + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
     return "urn:x-redif:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
 
 
@@ -54,6 +55,14 @@ def handle_in(uri: str) -> str:
             text = "".join((prefix + unquote(uri[len(urn) :], errors="surrogatepass")).split()).lower()
             return "RePEc:" + text[6:] if text.startswith("repec:") else text
     return ""
+
+
+def fileset_in(uri: str) -> str:
+    """The id of a fileset, or the beginning of one, in a URN from :func:`target_uri`; "" if there is none."""
+    if uri[: len(_FILESETS)].lower() != _FILESETS:
+        return ""
+    text = unquote(uri[len(_FILESETS) :], errors="surrogatepass") or "fileset:"
+    return text if is_fileset(text) else ""
 
 
 def urlkey(uri: str) -> str:

@@ -21,10 +21,10 @@ from archec.access.query import Query, uri_of
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
-from archec.ids import is_url
+from archec.ids import kind_of
 from archec.paging import paged
 from archec.store.sorting import SortedLines as Sorter
-from archec.urlkey import handle_in, target_uri, urlkey
+from archec.urlkey import fileset_in, handle_in, target_uri, urlkey
 
 _PAGE = 1000
 _BATCH = 100
@@ -89,13 +89,15 @@ class Stretch:
             yield self._lines(batch)
 
     def _lines(self, ids: list[str]) -> list[bytes]:
-        kind: Kind = "fobi" if is_url(ids[0]) else "tobi"
-        return [line for obi in self._catalogue.obis(kind, ids, visits=False).values() for line in self._lines_of(obi)]
+        known = self._catalogue.obis(kind_of(ids[0]), ids, visits=False)
+        return [line for obi in known.values() for line in self._lines_of(obi)]
 
 
 def groups_of(catalogue: Catalogue, query: Query, start: bytes, end: bytes) -> list[Group]:
     """The groups with keys between ``start`` and ``end``, in the order of keys."""
     uri = uri_of(query.url)
+    if begin := fileset_in(uri):
+        return [Group(urlkey(target_uri(begin)).encode(), "fileset", ((begin, begin + _LAST),))]
     if handle := handle_in(uri):
         return [one for one in _archives(catalogue, handle) if one.key < end and one.key + b"\x7f" > start]
     found: dict[bytes, list[tuple[str, str]]] = defaultdict(list)

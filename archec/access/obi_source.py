@@ -30,10 +30,10 @@ from archec.archive.warc_records import index_fields, record_of, state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.errors import ArchecError, BadName, CatalogueError, UsageError
-from archec.ids import is_fileset, is_url, normalise, slash_variant
+from archec.ids import is_fileset, is_url, kind_of, normalise, slash_variant
 from archec.store.journal_reader import journals
 from archec.tist import MAX_TIST
-from archec.urlkey import handle_in, target_uri, urlkey
+from archec.urlkey import fileset_in, handle_in, target_uri, urlkey
 from archec.warc.cdxj import timestamp
 
 TYPE = "archec"
@@ -141,15 +141,15 @@ def _from_catalogue(rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def ids_of(url: str, catalogue: Catalogue | None = None) -> list[str]:
-    """The ids of the obis, templates or files, that a URL or handle may mean: other spellings with the same key.
+    """The ids of the obis that a URL, a handle or the id of a fileset may mean: other spellings with the same key.
     ``catalogue`` is searched for hosts such as ``www2.``. Empty for an invalid URL."""
     try:
         uri = uri_of(url)
     except UsageError:
         return []
-    if handle := handle_in(uri):
+    if obi := handle_in(uri) or fileset_in(uri):
         with suppress(BadName):
-            return [normalise(handle)[1]]
+            return [normalise(obi)[1]]
         return []
     _, mark, rest = uri.partition("://")
     found = origins_of(rest, catalogue) if mark else ()
@@ -204,7 +204,7 @@ def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Cal
 
 def _known(archive: Archive, ids: Sequence[str], *, visits: bool = False) -> dict[str, Obi]:
     """The known obis among these ids, which are all of one kind."""
-    return archive.catalogue.obis("fobi" if is_url(ids[0]) else "tobi", ids, visits=visits) if ids else {}
+    return archive.catalogue.obis(kind_of(ids[0]), ids, visits=visits) if ids else {}
 
 
 def _works(archive: Archive, ids: Sequence[str]) -> dict[str, list[Obi]]:

@@ -14,8 +14,8 @@ from msgspec import Struct
 from archec.access.rows import ALIASES, Row
 from archec.access.stamps import checked, last_moment, now_stamp, upper
 from archec.errors import ArchecError, BadName, UsageError
-from archec.ids import is_url, normalise, normalise_url, typed
-from archec.urlkey import handle_in, target_uri, urlkey
+from archec.ids import is_fileset, is_url, normalise, normalise_url, typed
+from archec.urlkey import fileset_in, handle_in, target_uri, urlkey
 from archec.web.location import location_of
 
 MatchType = Literal["exact", "prefix", "host", "domain"]
@@ -310,7 +310,7 @@ def _key_of(url: str) -> str:
     uri = uri_of(url if is_url(url) else _ANY_SCHEME.sub("http://", url, count=1))
     if not uri.lower().startswith(_OTHER_SCHEMES):
         return urlkey(uri)
-    return uri.lower() if handle_in(uri) else _other_key(uri)
+    return uri.lower() if handle_in(uri) or fileset_in(uri) else _other_key(uri)
 
 
 _remembered_key = lru_cache(maxsize=4096)(_key_of)
@@ -325,13 +325,13 @@ def _other_key(uri: str) -> str:
 
 @lru_cache(maxsize=64)
 def uri_of(url: str) -> str:
-    """The URI for a URL, with or without scheme, or for a RePEc handle. Raises UsageError."""
+    """The URI for a URL, with or without scheme, for a RePEc handle or the id of a fileset. Raises UsageError."""
     text = url.strip()
     if text.lower().startswith(_OTHER_SCHEMES):
         handle = handle_in(text)
         return target_uri(handle) if handle else text
     try:
-        if text[:6].lower() == "repec:":
+        if text[:6].lower() == "repec:" or is_fileset(text):
             return target_uri(normalise(typed(text))[1])
         if not is_url(text) and (not _SCHEME.match(text) or _HOST_PORT.match(text)):
             text = f"http:{text}" if text.startswith("//") else f"http://{text}"

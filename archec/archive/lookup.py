@@ -15,7 +15,7 @@ from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue, Checksum
 from archec.catalogue.model import KINDS, Kind, Note, Obi
 from archec.errors import CorruptArchive, NotHeld
-from archec.ids import file_name, is_fileset, is_url, named_by, normalise, slash_variant, typed, without_userinfo
+from archec.ids import file_name, kind_of, named_by, normalise, slash_variant, typed, without_userinfo
 from archec.paging import paged
 from archec.store.layout import Layout
 from archec.store.reader import Chain, compare, corrupt, locate, missing, open_held
@@ -94,7 +94,7 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
 def _by_path(catalogue: Catalogue, path: str) -> Obi | None:
     """The obi with this path in the obi store, where its name alone does not tell its id."""
     name, low, high = named_by(path)
-    kind: Kind = "fobi" if is_url(low) else "fileset" if is_fileset(low) else "tobi"
+    kind = kind_of(low)
     known = paged(lambda after: catalogue.ids(kind, after, high, _PAGE), low, lambda obi: f"{obi}\0") if name else ()
     obi = next((one for one in known if file_name(one) == name), None)
     return None if obi is None else catalogue.obis(kind, [obi]).get(obi)

@@ -19,7 +19,7 @@ from archec.catalogue.journal_lines import ObiChange, decode
 from archec.catalogue.model import Kind
 from archec.errors import CorruptJournal
 from archec.history import History
-from archec.ids import is_fileset, is_url
+from archec.ids import kind_of
 from archec.tist import MAX_TIST
 
 _SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","size":([0-9]{1,18})')
@@ -110,7 +110,7 @@ def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, History]:
     """The histories of those of ``ids`` that are in the catalogue."""
     by_kind: defaultdict[Kind, list[str]] = defaultdict(list)
     for obi in ids:
-        by_kind["fobi" if is_url(obi) else "fileset" if is_fileset(obi) else "tobi"].append(obi)
+        by_kind[kind_of(obi)].append(obi)
     found = (obi for kind, wanted in by_kind.items() for obi in catalogue.obis(kind, wanted).values())
     return {obi.id: obi.history for obi in found if obi.history}
 

@@ -25,7 +25,7 @@ from archec.config import Config
 from archec.digest import Digests
 from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
 from archec.files import read_file
-from archec.ids import file_name, is_url, slash_variant
+from archec.ids import file_name, is_url, kind_of, slash_variant
 from archec.store.durable import Disk, atomic_write, open_directory, storage_errors, temporary_file
 from archec.store.journal_reader import JournalBatch, journal_of, journals, read_batches
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, descriptor_of, open_store
@@ -155,7 +155,7 @@ class Repair:
             return False  # nor is it the link that belongs there
         if last.id is None:
             return True
-        found = self._catalogue.obis("fobi" if is_url(last.id) else "tobi", [last.id])
+        found = self._catalogue.obis(kind_of(last.id), [last.id])
         obi = found.get(last.id)
         return obi is None or obi.history.entry_at(last.tist) != (last.tist, finding.found)
 

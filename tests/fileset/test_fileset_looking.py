@@ -869,3 +869,52 @@ def test_files_of_filesets_are_rows_of_the_own_archive(one: Filesets, platform: 
             assert record.content_stream().read() == bytes_of(file["path"], SIZES[file["path"]])
         below = get.get("/own/index", params={"url": f"{platform.url}/*", "output": "json"}).text
         assert len(below.splitlines()) >= len(SIZES)
+
+
+def test_manifests_are_rows_of_the_own_archive(one: Filesets, platform: Platform) -> None:
+    one.ingest(zenodo(platform, 8, {"data/P Q.csv": 11}))
+    platform.bodies["/data"] = b'<link rel="item" href="/q">'
+    platform.files["/q"] = b"q"
+    one.ingest(f"{platform.url}/data")
+    collections = parse("collections: {own: $archive}", one.config.file).collections
+    server = dataclasses.replace(one.config.server, port=0, access_log="")
+    config = dataclasses.replace(one.config, collections=collections, server=server)
+    give_tokens(config)
+    archec_inline(one.config, "export", "warc", str(one.config.base / "vault"))
+    vault: dict[tuple[str, str], bytes] = {}
+    for path in (one.config.base / "vault" / "archive").rglob("*.warc.gz"):
+        with path.open("rb") as stream:
+            for record in ArchiveIterator(stream):
+                head = record.rec_headers
+                key = (head.get_header("WARC-Target-URI"), head.get_header("WARC-Payload-Digest"))
+                vault[key] = head.to_bytes(encoding="utf-8") + record.content_stream().read()
+    with opened(config) as archive, serving(config, archive) as url, client(url) as get:
+
+        def found(asked: str, match: str = "exact") -> list[dict[str, Any]]:
+            answer = get.get("/own/index", params={"url": asked, "matchType": match, "output": "json"})
+            assert "reserrors" not in answer.headers, asked
+            return [json.loads(line) for line in answer.text.splitlines()]
+
+        held = [row["id"] for row in rows(one, "list")]
+        every: list[dict[str, Any]] = []
+        for obi in held:
+            name = "urn:x-archec:" + obi.replace("%", "%25")
+            every += (known := found(name))
+            assert known == found(obi) == found(name, "prefix")
+            for row in known:
+                assert (row["obi"], row["url"], row["mime"]) == (obi, name, "application/json")
+                record = next(iter(ArchiveIterator(io.BytesIO(get.get(
+                    "/own/resource", params={"url": obi, "closest": row["timestamp"]}
+                ).content))))  # fmt: skip
+                head = record.rec_headers
+                whole = head.to_bytes(encoding="utf-8") + record.content_stream().read()
+                assert whole == vault[name, head.get_header("WARC-Payload-Digest")]
+            assert get.get(f"/own/{row['timestamp']}id_/{name}").headers["content-type"] == "application/json"
+        assert sorted(len(found(obi)) for obi in held) == [1, 2]
+        assert sorted(every, key=str) == sorted(found("urn:x-archec:*", "prefix"), key=str)
+        assert every[-1] in found("urn:x-archec:fileset:*", "prefix")
+        backwards = get.get("/own/index", params={"url": "urn:x-archec:*", "sort": "reverse", "output": "json"}).text
+        assert len(backwards.splitlines()) == len(every)
+        for unknown in ("fileset:zenodo:zenodo.org:77", "urn:x-archec:nothing", "urn:x-archec:fileset:zenodo"):
+            assert found(unknown) == []
+        assert get.get("/own/index", params={"url": "fileset:zenodo"}).status_code == 400
