@@ -168,7 +168,9 @@ def _is_page(answer: PlatformAnswer) -> bool:
 
 
 def _tried(work: Work) -> str:
-    return "tried " + ", ".join(helper.name for helper in work.registry.helpers if helper.config.enabled)
+    tried = [helper.name for helper in work.registry.helpers if helper.config.enabled]
+    disabled = [helper.name for helper in work.registry.helpers if not helper.config.enabled]
+    return f"tried {', '.join(tried)}" + (f"; disabled: {', '.join(disabled)}" if disabled else "")
 
 
 def _direct(work: Work, found: RequestFindings, url: str) -> FilesetPlatformItem:

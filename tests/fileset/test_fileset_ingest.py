@@ -1075,6 +1075,14 @@ def test_no_more_is_read_of_a_page_than_a_page_has(
     assert (result.status, result.terminal) == ("success-file", None)
 
 
+def test_what_is_not_asked_because_it_is_disabled_is_named(folder: Path, platform: Platform) -> None:
+    hosts = {"zenodo": {"hosts": [platform.host], "enabled": False}}
+    filesets = make_archive(folder, platform, fileset={"platforms": hosts})
+    (result,) = filesets.ingest(zenodo(platform, 7, {"p": 10}))
+    assert (result.status, platform.sent.total()) == ("no-platform-match", 0)
+    assert (result.message or "").endswith("; disabled: zenodo")
+
+
 def test_a_page_that_describes_its_data_is_the_last_resort(filesets: Filesets, platform: Platform) -> None:
     """Its title is that of the page if nothing else is; it is found by the DOI that the page is to be cited by."""
     data = {"@type": "Dataset", "distribution": [{"contentUrl": "/files/p.csv"}]}
