@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import shlex
 import sys
 from codecs import BOM_UTF8
@@ -185,7 +186,10 @@ def _split(source: BinaryIO) -> Iterator[bytes]:
     """Yields the lines of a file as they arrive, but no more of one than shows that it is too long. It is read without
     its buffer, whose lock a thread that waits for a silent pipe would still hold at exit."""
     raw, line = getattr(source, "raw", source), bytearray()
-    while data := raw.read(1 << 16):
+    while (data := raw.read(1 << 16)) != b"":
+        if data is None:  # whoever shares the pipe has made it non-blocking
+            select.select([raw], [], [])
+            continue
         end, *others = data.split(b"\n")
         line += end[: json_lines.LONGEST_LINE + 1 - len(line)]
         for other in others:

@@ -1785,6 +1785,23 @@ def test_a_line_without_an_end_takes_no_memory(filesets: Filesets, platform: Pla
     assert used.ru_maxrss < 400_000
 
 
+def test_a_pipe_that_does_not_block_is_read_to_its_end(filesets: Filesets, platform: Platform) -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    command = [sys.executable, "-m", "archec", "fileset", "ingest", "--requests", "-"]
+    command += ["--config", str(filesets.config.file)]
+    with subprocess.Popen(command, stdin=read, stdout=subprocess.PIPE) as process, os.fdopen(write, "wb", 0) as pipe:
+        os.close(read)
+        assert process.stdout is not None
+        for number in (7, 8):
+            url = zenodo(platform, number, {"p": number}, concept=number + 100)
+            pipe.write(json.dumps({"base_url": url}).encode() + b"\n")
+            assert json.loads(process.stdout.readline())["status"] == "success-file"
+            with pytest.raises(subprocess.TimeoutExpired):  # it waits for more
+                process.wait(0.3)
+    assert process.returncode == 0
+
+
 def test_results_that_nobody_reads_end_the_run_and_the_exit_code_says_so(
     filesets: Filesets, platform: Platform
 ) -> None:
