@@ -22,11 +22,9 @@ from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
 from archec.ids import kind_of
-from archec.paging import paged
 from archec.store.sorting import SortedLines as Sorter
 from archec.urlkey import fileset_in, handle_in, target_uri, urlkey
 
-_PAGE = 1000
 _BATCH = 100
 """Number of obis per look-up."""
 _SCHEMES = ("ftp", "http", "https")
@@ -72,7 +70,7 @@ class Stretch:
     def _read(self, group: Group, start: bytes, end: bytes, found: Sorter) -> None:
         """Adds key and id of each obi of a group that can have lines between ``start`` and ``end``."""
         for low, high in group.ranges:
-            for obi in _ids(self._catalogue, group.kind, low, high):
+            for obi in self._catalogue.each_id(group.kind, low, high):
                 key = urlkey(target_uri(obi)).encode()
                 if key + b"!" > start and key + b" " < end:
                     found.add(key + b"\t" + obi.encode("utf-8", "surrogatepass"))
@@ -160,7 +158,3 @@ def _origins(catalogue: Catalogue) -> Iterator[str]:
             origin = f"{scheme}://{first[0].partition('://')[2].partition('/')[0]}"
             yield origin
             low = f"{origin}0"
-
-
-def _ids(catalogue: Catalogue, kind: Kind, low: str, high: str) -> Iterator[str]:
-    return paged(lambda after: catalogue.ids(kind, after, high, _PAGE), low, lambda obi: obi + "\0")

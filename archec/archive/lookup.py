@@ -16,13 +16,11 @@ from archec.catalogue.interface import Catalogue, Checksum
 from archec.catalogue.model import KINDS, Kind, Note, Obi
 from archec.errors import CorruptArchive, NotHeld
 from archec.ids import file_name, kind_of, named_by, normalise, slash_variant, typed, without_userinfo
-from archec.paging import paged
 from archec.store.layout import Layout
 from archec.store.reader import Chain, compare, corrupt, locate, missing, open_held
 from archec.tist import iso
 
 _MOST_HOPS = 50
-_PAGE = 1000
 _PIECE = 1 << 18
 _NO_NOTE = Note(0, "")
 
@@ -95,7 +93,7 @@ def _by_path(catalogue: Catalogue, path: str) -> Obi | None:
     """The obi with this path in the obi store, where its name alone does not tell its id."""
     name, low, high = named_by(path)
     kind = kind_of(low)
-    known = paged(lambda after: catalogue.ids(kind, after, high, _PAGE), low, lambda obi: f"{obi}\0") if name else ()
+    known = catalogue.each_id(kind, low, high) if name else ()
     obi = next((one for one in known if file_name(one) == name), None)
     return None if obi is None else catalogue.obis(kind, [obi]).get(obi)
 

@@ -53,7 +53,7 @@ from archec.catalogue.model import (
     Visit,
 )
 from archec.closing import Closing
-from archec.paging import batched
+from archec.paging import batched, paged
 from archec.tist import MAX_TIST
 
 Checksum = Literal["sha256", "md5", "text"]
@@ -127,6 +127,10 @@ class Catalogue(Closing):
     @abstractmethod
     def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
         """At most ``limit`` ids from ``low`` up to but not including ``high``, in order."""
+
+    def each_id(self, kind: Kind, low: str, high: str) -> Iterator[str]:
+        """Yields the ids from ``low`` up to but not including ``high``, in order."""
+        return paged(lambda after: self.ids(kind, after, high, _PAGE), low, lambda obi: f"{obi}\0")
 
     @abstractmethod
     def scan(self, after: str = "") -> Iterator[ObiState]:
