@@ -152,7 +152,7 @@ async def timemap(lookup: Lookup, at: Addresses, form: str, page: int) -> Respon
         body = {"link": "", "json": "{}\n", "cdxj": ""}[form]
         return answer(404, body, _TYPES[form], errors_of(lookup.errors))
     if form == "json":
-        text = await to_thread.run_sync(_as_json, at, wanted, await to_thread.run_sync(lookup.lost, at.url))
+        text = await to_thread.run_sync(lambda: _as_json(at, wanted, lookup.lost(at.url)))
     else:
         text = await to_thread.run_sync(_as_link if form == "link" else _as_cdxj, at, wanted)
     headers = [("Link", ", ".join(at.links(wanted.rows[0].url)[:2])), *errors_of(lookup.errors)]
