@@ -30,7 +30,7 @@ from archec.archive.warc_records import index_fields, record_of, state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.errors import ArchecError, BadName, CatalogueError, UsageError
-from archec.ids import is_fileset, is_url, kind_of, normalise, slash_variant
+from archec.ids import is_url, kind_of, normalise, slash_variant
 from archec.store.journal_reader import journals
 from archec.tist import MAX_TIST
 from archec.urlkey import fileset_in, handle_in, target_uri, urlkey
@@ -222,11 +222,7 @@ def _with_works(subject: Subject, found: Mapping[str, Sequence[Obi]]) -> Subject
 
 def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
     """The subjects that rules apply to for a URL, a handle or the id of a fileset: the newest contents of each obi that
-    it may mean. The subject of an obi that is not held has no ``noted``. Raises UsageError and BadName."""
-    if is_fileset(url):
-        fileset = normalise(url)[1]
-        known = archive.catalogue.obis("fileset", [fileset]) if archive is not None else {}
-        return [Subject(target_uri(fileset), noted=(known[fileset].history.found or 0) if fileset in known else 0)]
+    it may mean. The subject of an obi that is not held has no ``noted``. Raises UsageError."""
     found: list[Subject] = []
     if archive is not None:
         look_up = looking_up([archive], lambda: True)

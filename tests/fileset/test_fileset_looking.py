@@ -910,6 +910,8 @@ def test_manifests_are_rows_of_the_own_archive(one: Filesets, platform: Platform
                 whole = head.to_bytes(encoding="utf-8") + record.content_stream().read()
                 assert whole == vault[name, head.get_header("WARC-Payload-Digest")]
             assert get.get(f"/own/{row['timestamp']}id_/{name}").headers["content-type"] == "application/json"
+            (explained,) = json_of(archec_inline(one.config, "access", "explain", obi, "--json"))
+            assert (explained["url"], explained["mime"], explained["held"]) == (name, "application/json", True)
         assert sorted(len(found(obi)) for obi in held) == [1, 2]
         assert sorted(every, key=str) == sorted(found("urn:x-archec:*", "prefix"), key=str)
         assert every[-1] in found("urn:x-archec:fileset:*", "prefix")
