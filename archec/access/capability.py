@@ -27,7 +27,7 @@ from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.server.app import Capability
-from archec.server.observe import ABORT, SENT
+from archec.server.observe import ABORT, RETRY_AFTER, SENT
 from archec.web.door import Sender
 
 _log = logging.getLogger("archec.access")
@@ -135,7 +135,7 @@ class AccessCapability(BaseRoute, Capability):
                     scope["state"][ABORT]()
                     raise
         except Refused as refusal:
-            later = (("Retry-After", "60"),) if refusal.http_status == 503 else ()
+            later = (("Retry-After", RETRY_AFTER),) if refusal.http_status == 503 else ()
             response = message(refusal.http_status, refusal.message, refusal.errors, (*refusal.headers, *later))
             await self._complete(response, exchange)(scope, receive, send)
         finally:

@@ -29,6 +29,8 @@ IS_GONE = "archec.is_gone"
 """Key of a scope's state: returns whether its connection is closed. uvicorn discards what is sent after that."""
 SENT = "archec.sent"
 """Key of a scope: what was sent (:class:`Sent`)."""
+RETRY_AFTER = "60"
+"""Seconds after which to ask again what was answered with 503, if nothing better is known."""
 ACCESS_LOG = logging.getLogger("archec.requests")
 _errors = logging.getLogger("archec.server")
 _UNSAFE = re.compile(r'[^\x20-\x7e]|["\\]')
@@ -146,7 +148,7 @@ class Observed:
 
 def _refusal(error: Exception) -> Response:
     status = error.http_status if isinstance(error, ArchecError) else 500
-    headers = {"Retry-After": "60"} if status == 503 else {}
+    headers = {"Retry-After": RETRY_AFTER} if status == 503 else {}
     return PlainTextResponse(f"{_TEXTS.get(status, str(error))}\n", status, headers)
 
 
