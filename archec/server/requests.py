@@ -52,10 +52,12 @@ def limited(app: ASGIApp) -> ASGIApp:
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            size = len(scope["raw_path"]) + len(scope["query_string"])
-            if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEAD:
+            size, hosts = len(scope["raw_path"]) + len(scope["query_string"]), 0
+            for name, value in scope["headers"]:
+                size += len(name) + len(value) + 4
+                hosts += name == b"host"
+            if size > MAX_HEAD:
                 return await Response(status_code=431, headers={"Connection": "close"})(scope, receive, send)
-            hosts = sum(name == b"host" for name, _ in scope["headers"])
             if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
                 return await Response(status_code=400, headers={"Connection": "close"})(scope, receive, send)
         return await app(scope, receive, send)

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import socket
 import struct
+from typing import Any, cast
 
 import uvicorn
 import uvloop
@@ -28,6 +29,8 @@ from archec.server.requests import MAX_HEAD
 _BACKLOG = 2048
 _KEEP_ALIVE = 15
 """Seconds for which an idle connection waits for the next request."""
+_SMALL = 4096
+"""Maximum size in bytes of what is held to be sent with what follows."""
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -53,8 +56,8 @@ class _Connection(asyncio.Protocol):
         """Bytes received since the last complete head or piece of a body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._transport = transport
-        self._http.connection_made(transport)
+        self._transport = _JoinedWrites(transport)
+        self._http.connection_made(cast(asyncio.Transport, self._transport))
 
     def data_received(self, data: bytes) -> None:
         """Passes it on, or closes the connection if a head is too large and still incomplete. :func:`limited` refuses
@@ -98,6 +101,35 @@ class _Connection(asyncio.Protocol):
         at_once = struct.pack("ii", 1, 0)
         self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
         self._transport.abort()
+
+
+class _JoinedWrites:
+    """A transport that holds a small piece until the next one or the next turn of the event loop: uvicorn writes head
+    and body of a response one after the other, which would be two packets, and wake the client twice."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self._held = transport, b""
+        self._call_soon = asyncio.get_running_loop().call_soon
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._held or len(data) > _SMALL:
+            self._transport.write(self._held + data)
+            self._held = b""
+        elif data:
+            self._held = data
+            self._call_soon(self._flush)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            self.write(b"")
 
 
 def listen(config: ServerConfig) -> socket.socket:

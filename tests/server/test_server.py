@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -51,6 +52,21 @@ def test_health_and_figures() -> None:
     assert 'sample_things{what="a \\"b\\"\\n"} 1.5\n' in text
     assert text.count("# TYPE archec_http_request_seconds histogram") == 1
     assert sample.events == ["start", "stop"]
+
+
+def test_head_and_body_of_a_small_response_are_one_packet() -> None:
+    def packets() -> int:
+        found: int = struct.unpack_from("I", client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 152)[0]
+        return found  # tcpi_data_segs_in of linux/tcp.h
+
+    with serving(Sample()) as port, connect(port) as client:
+        for count in range(1, 20):
+            client.sendall(b"GET /sample/hello HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(65536).endswith(b"\r\n\r\nhello")
+            assert packets() == count
+        client.sendall(b"GET /sample/hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert client.recv(65536).endswith(b"\r\n\r\nhello")
+        assert client.recv(65536) == b""
 
 
 def test_failures_tell_clients_nothing(caplog: pytest.LogCaptureFixture) -> None:
