@@ -120,7 +120,7 @@ class Builder:
             loaders.append(OwnLoader(archive))
             if archive not in self.archives:
                 self.archives.append(archive)
-        return OwnSource(source.name, archive, Wholeness([archive] if archive is not None else []))
+        return OwnSource(source.name, archive)
 
     def _resolver(self, resource: ResourceConfig, timeout: float) -> WarcResolver:
         if resource.kind == "redis":

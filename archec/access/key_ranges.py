@@ -124,29 +124,32 @@ def _archives(catalogue: Catalogue, begin: str) -> list[Group]:
     return sorted(found)
 
 
-def origins_of(rest: str, catalogue: Catalogue | None = None) -> Iterator[str]:
-    """Yields the spellings of a URL, given without scheme, that have the same key: with each scheme, with and without
-    ``www.``, and with the ``www2.`` etc. that occur in the catalogue."""
+def origins_of(rest: str, catalogue: Catalogue, at: Position | None = None) -> Iterator[str]:
+    """Yields the spellings of a URL, given without scheme, that have the same key, as far as files of the catalogue
+    begin like that: with any scheme, with and without ``www.``, ``www2.`` etc. ``at`` is the catalogue's position if it
+    was just read."""
     bare = rest[found.end() :] if (found := _WWW.match(rest)) else rest
-    numbered = _numbered(catalogue.ids, catalogue.position()) if catalogue is not None else ()
-    begins = dict.fromkeys(("", "www.", *numbered, rest.removesuffix(bare)))
-    return (f"{scheme}://{begin}{bare}" for scheme in _SCHEMES for begin in begins)
+    return (begin + bare for begin in _begins(catalogue.ids, at or catalogue.position()))
 
 
 @lru_cache(maxsize=16)
-def _numbered(ids: Callable[[Kind, str, str, int], list[str]], position: Position) -> tuple[str, ...]:
-    """The prefixes ``www0.``, ``www1.`` ... that hosts of files have, at a ``position`` of the catalogue."""
+def _begins(ids: Callable[[Kind, str, str, int], list[str]], position: Position) -> tuple[str, ...]:
+    """What URLs of files begin with, at a ``position`` of the catalogue: a scheme, with and without the prefixes
+    ``www.``, ``www0.``, ``www1.`` ... of hosts."""
     found: dict[str, None] = {}
-    for scheme in _SCHEMES:
-        low = f"{scheme}://www0"
+    for begin in (f"{scheme}://" for scheme in _SCHEMES):
+        for low, high in ((begin, f"{begin}\x7f"), (f"{begin}www.", f"{begin}www/")):
+            if ids("fobi", low, high, 1):
+                found[low] = None
+        low = f"{begin}www0"
         for _ in range(_MAX_NUMBERED):
-            first = ids("fobi", low, f"{scheme}://www:", 1)
+            first = ids("fobi", low, f"{begin}www:", 1)
             if not first:
                 break
-            label = re.split("[./]", first[0].partition("://")[2], maxsplit=1)[0]
+            label = re.split("[./]", first[0].removeprefix(begin), maxsplit=1)[0]
             if _NUMBERED.fullmatch(label):
-                found[f"{label}."] = None
-            low = f"{scheme}://{label}0"
+                found[f"{begin}{label}."] = None
+            low = f"{begin}{label}0"
     return tuple(found)
 
 

@@ -28,7 +28,7 @@ from archec.access.sources import Errors, LocalSource, Loss, guarded
 from archec.archive.opening import Archive
 from archec.archive.warc_records import index_fields, record_of, state, states
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Obi
+from archec.catalogue.model import Obi, Position
 from archec.errors import ArchecError, BadName, CatalogueError, UsageError
 from archec.ids import is_url, kind_of, normalise, slash_variant
 from archec.store.journal_reader import journals
@@ -44,9 +44,9 @@ _MAX_WORKS = 100
 class OwnSource(LocalSource):
     type = TYPE
 
-    def __init__(self, name: str, archive: Archive | None, is_whole: Callable[[], bool]) -> None:
+    def __init__(self, name: str, archive: Archive | None) -> None:
         super().__init__(name)
-        self._archive, self._is_whole = archive, is_whole
+        self._archive, self._wholeness = archive, Wholeness([archive] if archive is not None else [])
 
     def faults(self) -> Iterable[str]:
         if self._archive is not None and self._archive.catalogue.is_replaced:
@@ -67,13 +67,14 @@ class OwnSource(LocalSource):
             return ()
 
     def _parts(self, archive: Archive, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        if not self._is_whole():
+        is_whole, positions = self._wholeness.read()
+        if not is_whole:
             errors[self.name] = "its catalogue lacks what journals say (is it being rebuilt?): rows may be missing"
         origin = RowOrigin(self.name, self.name, TYPE)
         if not query.key:
             rows = ordered_rows(Stretch(archive, query, _lines_of), any_row, origin, query)
             return [guarded(_from_catalogue(rows), self.name, errors)]
-        obis = _known(archive, ids_of(query.url, archive.catalogue))
+        obis = _known(archive, ids_of(query.url, archive.catalogue, positions[0]))
         rows = (row for obi in obis.values() for row in _rows_of(obi, origin) if row.urlkey == query.key)
         return [iter(source_rows(rows, query))]
 
@@ -140,9 +141,9 @@ def _from_catalogue(rows: Iterator[Row]) -> Iterator[Row]:
         yield from rows
 
 
-def ids_of(url: str, catalogue: Catalogue | None = None) -> list[str]:
+def ids_of(url: str, catalogue: Catalogue, at: Position | None = None) -> list[str]:
     """The ids of the obis that a URL, a handle or the id of a fileset may mean: other spellings with the same key.
-    ``catalogue`` is searched for hosts such as ``www2.``. Empty for an invalid URL."""
+    ``catalogue``, at position ``at``, is searched for hosts such as ``www2.``. Empty for an invalid URL."""
     try:
         uri = uri_of(url)
     except UsageError:
@@ -152,8 +153,11 @@ def ids_of(url: str, catalogue: Catalogue | None = None) -> list[str]:
             return [normalise(obi)[1]]
         return []
     _, mark, rest = uri.partition("://")
-    found = origins_of(rest, catalogue) if mark else ()
-    return [one for each in found for one in (each, slash_variant(each)) if one]
+    found = list(origins_of(rest, catalogue, at)) if mark else []
+    other = slash_variant(uri)
+    if other is None:
+        return found
+    return found + [one + "/" if other.endswith("/") else one[:-1] for one in found]
 
 
 class Wholeness:
@@ -167,11 +171,16 @@ class Wholeness:
             if not archive.catalogue.position().until else (0, 0) for archive in archives
         ]  # fmt: skip
 
-    def __call__(self) -> bool:
+    def read(self) -> tuple[bool, list[Position]]:
+        """Reads the positions of the catalogues. Returns whether they are whole, and these positions."""
         reached = self._reached  # before the positions are read: another thread may be told of a later one meanwhile
-        positions = [archive.catalogue.position()[:2] for archive in self._archives]
-        self._reached = list(map(max, positions, reached))
-        return all(map(ge, positions, reached))
+        positions = [archive.catalogue.position() for archive in self._archives]
+        now = [one[:2] for one in positions]
+        self._reached = list(map(max, now, reached))
+        return all(map(ge, now, reached)), positions
+
+    def __call__(self) -> bool:
+        return self.read()[0]
 
 
 def looking_up(archives: Sequence[Archive], is_whole: Callable[[], bool]) -> Callable[[Row], Subject]:
@@ -233,9 +242,10 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
 
 
 def _rows_of(obi: Obi, origin: RowOrigin) -> Iterator[Row]:
-    key = urlkey(target_uri(obi.id))
+    uri = target_uri(obi.id)
+    key = urlkey(uri)
     for seen in states(obi):
-        stamp, fields = timestamp(seen.tist), index_fields(seen)
+        stamp, fields = timestamp(seen.tist), index_fields(seen, uri)
         yield Row(made_line(key, stamp, fields), key, stamp, fields, origin, is_line=True)
 
 

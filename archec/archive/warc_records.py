@@ -10,7 +10,6 @@ from warcio.recordloader import ArcWarcRecord
 from archec.catalogue.model import Obi
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
-from archec.urlkey import target_uri
 from archec.warc import cdxj, records
 from archec.warc.records import Contents, Observation, RecordKind
 from archec.web.headers import TLS_FIELD
@@ -35,13 +34,11 @@ def state(obi: Obi, tist: int, sha256: str) -> Observation:
     size, kind = (version.size, version.type) if version is not None else (-1, "")
     if note is None:
         return Observation(_kind(obi.id, ""), obi.id, tist, tist, sha256, size, kind)
-    own = _kind(obi.id, note.target)
-    headers, tls = note.headers, next((value for name, value in note.headers if name == TLS_FIELD), "")
+    headers, tls = note.headers, dict(note.headers).get(TLS_FIELD, "")
     if tls:
         headers = tuple(header for header in headers if header[0] != TLS_FIELD)
-    return Observation(
-        own, obi.id, tist, tist, sha256, size, kind, note.status, headers, note.target, at=at, tls=tls
-    )
+    own = _kind(obi.id, note.target)
+    return Observation(own, obi.id, tist, tist, sha256, size, kind, note.status, headers, note.target, False, at, tls)
 
 
 def record_of(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Contents | None]:
@@ -60,18 +57,15 @@ def record_of(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Content
     return records.response(seen, head, contents), contents
 
 
-def index_fields(seen: Observation) -> dict[str, Any]:
-    """The row of an observation in an index, without key and time. ``obi`` and ``tist`` locate its bytes."""
-    status = {"status": str(records.http_status(seen))} if seen.kind in ("response", "redirect") else {}
-    return {
-        "url": target_uri(seen.id),
-        "mime": mime_of(seen),
-        **status,
-        "digest": f"sha256:{seen.sha256}",
-        "length": str(seen.size),
-        "obi": seen.id,
-        "tist": seen.tist,
-    }
+def index_fields(seen: Observation, uri: str) -> dict[str, Any]:
+    """The row of an observation of an obi with this URI in an index, without key and time. ``obi`` and ``tist`` locate
+    its bytes."""
+    fields: dict[str, Any] = {"url": uri, "mime": mime_of(seen)}
+    if seen.kind in ("response", "redirect"):
+        fields["status"] = str(records.http_status(seen))
+    fields["digest"], fields["length"] = f"sha256:{seen.sha256}", str(seen.size)
+    fields["obi"], fields["tist"] = seen.id, seen.tist
+    return fields
 
 
 def mime_of(seen: Observation) -> str:

@@ -389,4 +389,5 @@ def _rows(
 
 
 def _row(seen: Observation) -> dict[str, Any]:
-    return {"urlkey": urlkey(target_uri(seen.id)), "timestamp": timestamp(seen.tist), **index_fields(seen)}
+    uri = target_uri(seen.id)
+    return {"urlkey": urlkey(uri), "timestamp": timestamp(seen.tist), **index_fields(seen, uri)}

@@ -84,5 +84,7 @@ def mime_of(seen: Observation) -> str:
         return "application/warc-fields"
     if seen.kind == "resource":
         return media_type(seen.type) or "application/octet-stream"
-    declared = next((value for name, value in seen.headers if name.lower() == "content-type"), "")
-    return media_type(declared.partition(";")[0].strip()) or "unk"
+    for name, value in seen.headers:
+        if name.lower() == "content-type":
+            return media_type(value.partition(";")[0].strip()) or "unk"
+    return "unk"

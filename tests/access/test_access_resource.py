@@ -498,8 +498,9 @@ def test_every_host_that_has_the_key_of_a_url_is_found(folder: Path) -> None:
     schemes = ("http", "https", "ftp")
     obis = [fobi(f"{schemes[n % 3]}://{host}/p", 10 + n) for n, host in enumerate([*hosts, *others])]
     with closing(open_catalogue("sqlite:///c", base=folder, create=True)) as catalogue:
-        source = OwnSource("own", unittest.mock.Mock(catalogue=catalogue, work=folder), lambda: True)
         catalogue.write(lot(1, *obis[1:]))
+        layout = unittest.mock.Mock(runs=folder)
+        source = OwnSource("own", unittest.mock.Mock(catalogue=catalogue, work=folder, layout=layout))
 
         def found(**given: str) -> list[str]:
             parts = source.parts(parse_query(Arguments([*given.items()])), Errors())

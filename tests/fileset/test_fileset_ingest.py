@@ -102,7 +102,7 @@ def test_a_data_set_is_kept_with_its_manifest_page_and_answers(filesets: Fileset
 def row_of_the_access_layer(filesets: Filesets, url: str) -> dict[str, Any]:
     with filesets.archive() as archive:
         query = parse_query(arguments(urlencode({"url": url, "output": "json"}).encode()))
-        (rows,) = OwnSource("own", archive, lambda: True).parts(query, Errors())
+        (rows,) = OwnSource("own", archive).parts(query, Errors())
         (row,) = (json.loads(as_json(row)) for row in rows)
     return {name: value for name, value in row.items() if not name.startswith("source")}
 
