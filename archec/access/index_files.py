@@ -270,10 +270,9 @@ def lines_of(file: IO[bytes]) -> Iterator[bytes]:
     rest, is_cut = b"", False
     while block := file.read(_BLOCK):
         *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
-            if not is_cut:
-                yield line if len(line) > MAX_LINE else line.rstrip(b"\r")
-            is_cut = False
+        for line in lines[is_cut:]:
+            yield line if len(line) > MAX_LINE else line.rstrip(b"\r")
+        is_cut = is_cut and not lines
         if len(rest) > MAX_LINE and not is_cut:
             yield rest[: MAX_LINE + 1]
             is_cut = True

@@ -60,12 +60,14 @@ def merge_rows(parts: Sequence[Iterator[Row]], query: Query) -> Iterator[Row]:
     """Merges the rows of several sources, each sorted in the order in which the query asks sources."""
     if len(parts) == 1:
         return parts[0]
-    return heapq.merge(*parts, key=row_key(query, query.source_order), reverse=query.source_order == "reverse")
+    order = query.source_order
+    return heapq.merge(*parts, key=row_key(query, order), reverse=order == "reverse")
 
 
 def source_rows(rows: Iterable[Row], query: Query) -> list[Row]:
     """Sorts rows in the order in which a query asks sources."""
-    return sorted(rows, key=row_key(query, query.source_order), reverse=query.source_order == "reverse")
+    order = query.source_order
+    return sorted(rows, key=row_key(query, order), reverse=order == "reverse")
 
 
 def row_key(query: Query, order: Order) -> Callable[[Row], Any]:

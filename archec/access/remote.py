@@ -7,7 +7,7 @@ import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from functools import lru_cache
 from itertools import islice
 from typing import IO, NamedTuple
@@ -122,22 +122,26 @@ async def fetch(
 ) -> Fetched | None:
     """Fetches a complete response, or None for 404. See :func:`followed`. ``seconds`` is its timeout, which is extended
     by the data that arrive; None if the caller limits the time. Raises SourceFailed."""
-    with ExitStack() as stack:
-        body = stack.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
+    body = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - whoever receives it closes it
+    try:
         with nullcontext() if seconds is None else in_time(seconds) as scope:
             response, final = await followed(web, method, url, own, headers=headers, is_final=is_final)
             try:
                 size = await spooled(response, body, scope, _plain(response))
             finally:
                 response.close()
+        status = response.status_code
         is_memento = method == "HEAD" and "memento-datetime" in response.headers  # perhaps of an error
-        if response.status_code == 404 and not is_memento:
-            return None
-        if (response.status_code >= 400 and not is_memento) or (response.status_code != 200 and method != "HEAD"):
-            raise SourceFailed(f"HTTP {response.status_code}")
+        if not is_memento and status != 404 and (status >= 400 or (status != 200 and method != "HEAD")):
+            raise SourceFailed(f"HTTP {status}")
         body.seek(0)
-        stack.pop_all()
-        return Fetched(final, response.headers, body, size)
+    except BaseException:
+        body.close()
+        raise
+    if status == 404 and not is_memento:
+        body.close()
+        return None
+    return Fetched(final, response.headers, body, size)
 
 
 async def spooled(
@@ -150,16 +154,18 @@ async def spooled(
     arrives extends the deadline of ``scope``. Raises NotInTime if it is larger than MAX_ANSWER bytes, and SourceFailed
     if it is cut off or the disk is full."""
     size, first = 0, scope.deadline if scope is not None else 0.0
-    async for piece in plain or arriving(response):
-        size += len(piece)
-        if size > MAX_ANSWER:
-            raise NotInTime(f"its answer is larger than {MAX_ANSWER} bytes")
-        if scope is not None:
-            scope.deadline = first + min(response.received / _MIN_RATE, _MAX_EXTENSION)
-        try:
+    try:
+        async for piece in plain or response:
+            size += len(piece)
+            if size > MAX_ANSWER:
+                raise NotInTime(f"its answer is larger than {MAX_ANSWER} bytes")
+            if scope is not None:
+                scope.deadline = first + min(response.received / _MIN_RATE, _MAX_EXTENSION)
             await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
-        except OSError as error:
-            raise SourceFailed(f"its answer cannot be kept: {error.strerror}") from error
+    except WebError as error:
+        raise SourceFailed(error.message) from error
+    except OSError as error:
+        raise SourceFailed(f"its answer cannot be kept: {error.strerror}") from error
     return size
 
 
@@ -186,8 +192,10 @@ def _plain(response: Response) -> AsyncIterator[bytes] | None:
 def errors_reported_in(headers: Mapping[str, str]) -> str:
     """What the header ``ResErrors`` of a response says about the sources of its server, or ""."""
     text = headers.get("reserrors", "")
+    if not text:
+        return ""
     try:
-        value = orjson.loads(text or "{}")
+        value = orjson.loads(text)
     except ValueError:
         return ""  # from a server that gives the header another meaning
     if not isinstance(value, dict):
@@ -203,7 +211,7 @@ class Cache:
         self._kept: dict[object, tuple[float, list[Row]]] = {}
 
     def get(self, key: object) -> list[Row] | None:
-        until, rows = self._kept.get(key, (0.0, None))
+        until, rows = self._kept.get(key, (0.0, None)) if self._kept else (0.0, None)
         return rows if until > time.monotonic() else None
 
     def keep(self, key: object, rows: Iterable[Row]) -> None:
@@ -225,7 +233,9 @@ class UrlTemplate:
 
     def filled(self, values: Mapping[str, str]) -> str:
         path, mark, rest = _put_in(self._path, values, raw="url").partition("?")
-        path = _DOTS.sub("", path) + mark + rest
+        if "/." in path or "/%2" in path:
+            path = _DOTS.sub("", path)
+        path += mark + rest
         kept = [part for parts in self._query if (part := _put_in(parts, values)) and not part.endswith("=")]
         return f"{path}?{'&'.join(kept)}" if kept else path
 

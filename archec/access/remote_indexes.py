@@ -85,9 +85,9 @@ class RemoteSource(ServerSource, AskedSource):
 
     def _named_values(self, query: Query) -> dict[str, str]:
         """The values for ``{NAME}`` in templates: ``param.NAME``, and for this source only ``param.SOURCE.NAME``."""
-        found = {name[6:]: value for name, value in query.take.given if name.startswith("param.")}
-        own = {name.removeprefix(f"{self.name}."): value for name, value in found.items()}
-        return {name: value for name, value in own.items() if "." not in name}
+        found = ((name[6:], value) for name, value in query.take.given if name.startswith("param."))
+        own = {name.removeprefix(f"{self.name}."): value for name, value in found}
+        return {name: value for name, value in own.items() if "." not in name} if own else own
 
     def _origin(self, named: Mapping[str, str]) -> RowOrigin:
         """The origin of rows, which includes the remote collection if ``src_coll`` names one."""

@@ -159,27 +159,14 @@ class Response:
         """Bytes of the body received so far."""
         self._read, self._end = read, end
         self._is_open = True
-        self._headers: dict[str, str] | None = None
+        self.headers: Mapping[str, str] = _decoded(raw)
+        """The fields by lower-case name. Values of repeated ones are joined with commas."""
         self._limits: FetchConfig | None = None
 
     @property
     def url(self) -> str:
         """The URL that was requested, normalised, without user and password."""
         return self.request.origin.url(self.request.target)
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The fields by lower-case name. Values of repeated ones are joined with commas."""
-        if self._headers is None:
-            self._headers = {}
-            for raw_name, value in self.raw:
-                name = raw_name.decode("latin-1").lower()
-                try:
-                    text = value.decode()
-                except UnicodeDecodeError:
-                    text = value.decode("latin-1")
-                self._headers[name] = f"{self._headers[name]}, {text}" if name in self._headers else text
-        return self._headers
 
     def transfer_coding(self) -> str:
         """``chunked``, ``identity`` or "". Raises ProtocolError for any other, whose body would be taken for the
@@ -254,3 +241,15 @@ class Response:
     async def aclose(self) -> None:
         """The same, for ``aclosing``."""
         self.close()
+
+
+def _decoded(raw: Pairs) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for raw_name, value in raw:
+        name = raw_name.decode("latin-1").lower()
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            text = value.decode("latin-1")
+        fields[name] = f"{fields[name]}, {text}" if name in fields else text
+    return fields

@@ -94,10 +94,8 @@ class DirectTransport:
         key: object = plain_proxy or (origin, request.named)
         # A request that must not be sent twice needs a new connection: a kept one may be closed already.
         kept = method in _PLAIN and request.content is None and not request.fresh
-        lines = [b"%b %b HTTP/1.1" % (method.encode("ascii"), target), b"Host: " + origin.netloc.encode("ascii")]
-        for name, value in request.headers:
-            if name.lower() not in _OURS:
-                lines.append(b"%b: %b" % (name, value))
+        lines = [method.encode("ascii") + b" " + target + b" HTTP/1.1", b"Host: " + origin.netloc.encode("ascii")]
+        lines += [name + b": " + value for name, value in request.headers if name.lower() not in _OURS]
         if plain_proxy is not None and plain_proxy.authorization:
             lines.append(b"Proxy-Authorization: " + plain_proxy.authorization)
         while True:
