@@ -149,9 +149,11 @@ def ingest(
             with storage_errors(file_results.name):
                 _write(file_results, file)
 
+    lines = [(clean(url), IngestRequest(clean(url))) for url in urls]
     with meter_for() as meter:
         counter = run_ingest(
-            config, _lines(urls, requests), options, meter, emit, jobs=jobs, wait=wait, budget=Budget(seconds=max_time)
+            config, lines, options, meter, emit, jobs=jobs, wait=wait, budget=Budget(seconds=max_time),
+            stream=_lines(requests) if requests is not None else (),
         )  # fmt: skip
     if not counter.statuses:
         note("there were no requests")
@@ -167,11 +169,9 @@ def ingest(
     leave(exit_code(counter.statuses, dry_run=dry_run))
 
 
-def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
-    """The requests of the command line, then those of the file."""
-    for url in urls:
-        yield clean(url), IngestRequest(clean(url))
-    for line in _split(source) if source is not None else ():
+def _lines(source: BinaryIO) -> Iterator[Line]:
+    """The requests in a file."""
+    for line in _split(source):
         plain = line if len(line) > json_lines.LONGEST_LINE else line.removeprefix(BOM_UTF8).strip()
         if not plain:
             continue

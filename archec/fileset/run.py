@@ -64,37 +64,37 @@ Emit = Callable[[IngestResult, IngestResult | None], None]
 
 
 class RequestLines:
-    """Lines that are read as they are needed, in a thread that no run waits for: a pipe may be silent for long."""
+    """``lines``, and then those of ``stream``, which are read as they are needed, in a thread that no run waits for: a
+    pipe may be silent for long."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
-        self._lines = iter(lines)
+    def __init__(self, lines: Iterable[Line], stream: Iterable[Line]) -> None:
+        self._lines, self._stream = iter(lines), iter(stream)
         self._pending: Future[Line | None] | None = None
         self.under_way: list[Line] = []
         """The lines that were returned and have no result yet."""
 
     async def next(self) -> Line | None:
         """Returns the next line, None after the last one. Only one may wait; if it is cancelled, the line remains."""
-        if self._pending is None:
-            self._pending = Future()
-            threading.Thread(target=self._read, args=[self._pending], daemon=True).start()
-        line = await asyncio.shield(asyncio.wrap_future(self._pending))
-        self._pending = None
+        line = next(self._lines, None)
+        if line is None:
+            if self._pending is None:
+                self._pending = Future()
+                threading.Thread(target=self._read, args=[self._pending], daemon=True).start()
+            line = await asyncio.shield(asyncio.wrap_future(self._pending))
+            self._pending = None
         if line is not None:
             self.under_way.append(line)
         return line
 
     def rest(self) -> Iterator[Line]:
-        """Yields the lines without a result."""
+        """Yields the lines without a result; of the stream, only those that were returned."""
         yield from self.under_way
-        line = self._pending.result() if self._pending is not None else None
-        if line is not None:
-            yield line
         yield from self._lines
 
     def _read(self, pending: Future[Line | None]) -> None:
         pending.set_running_or_notify_cancel()
         try:
-            pending.set_result(next(self._lines, None))
+            pending.set_result(next(self._stream, None))
         except Exception as error:  # noqa: BLE001 - for the caller
             pending.set_exception(error)
 
@@ -116,15 +116,17 @@ def run_ingest(
     jobs: int = 1,
     wait: bool = False,
     budget: Budget = NO_LIMIT,
+    stream: Iterable[Line] = (),
 ) -> Counter:
-    """Ingests all requests. Raises an ArchecError if the run has to stop; everything committed until then is kept.
+    """Ingests all requests, those of ``stream`` last. Raises an ArchecError if the run has to stop; everything that was
+    committed is kept.
 
     Requests that are not finished when the budget is used up get the status ``budget``; the next run continues them.
     """
     counter = Counter(meter, BudgetUse(budget))
     counter.use.begin()
     meter.phase("bytes", None)
-    source = RequestLines(lines)
+    source = RequestLines(lines, stream)
     given = _Given(source, options, emit, counter, max(1, jobs), budget.seconds)
     try:
         if options.dry_run:

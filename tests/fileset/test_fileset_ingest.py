@@ -1666,6 +1666,18 @@ def test_a_database_that_does_not_answer_is_the_status(filesets: Filesets, platf
     assert filesets.ingest(url)[0].status == "success-file"
 
 
+def test_after_a_failure_of_the_storage_no_further_requests_are_read(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    filesets.config.file.write_text(filesets.config.file.read_text() + "min_free: 100%\n")
+    process = ingesting(filesets, url, "--requests", "-", "--file-results", "/dev/null")
+    assert (process.stdin, process.stdout) != (None, None)
+    process.stdin.write(json.dumps({"base_url": url}) + "\n")  # type: ignore[union-attr]
+    process.stdin.flush()  # type: ignore[union-attr]
+    assert process.wait(30) == Exit.OPERATOR_ERROR, "although stdin is still open"
+    out, _ = process.communicate()
+    assert [json.loads(line)["status"] for line in out.splitlines()] == ["error-storage"]
+
+
 def test_a_disk_that_fills_within_a_file(
     filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
