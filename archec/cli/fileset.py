@@ -164,7 +164,8 @@ def ingest(
                 manifest = held.manifest
                 if manifest.bundle is None:
                     manifest = replace(manifest, manifest=tuple(filter(options.selection.wants, manifest.manifest)))
-                item = item_name(manifest.platform_domain, manifest.platform_id, manifest.version)
+                names = dict.fromkeys((manifest.platform_id, manifest.version))  # Zenodo's are the same
+                item = item_name(manifest.platform_domain, *names)
                 write_export(archive, held._replace(manifest=manifest), "folder", to / item, again=True)
     leave(exit_code(counter.statuses, dry_run=dry_run))
 

@@ -457,6 +457,7 @@ def test_copies_are_kept_up_to_date(one: Filesets, tmp_path: Path) -> None:
     ingest = ("ingest", "10.5281/zenodo.7", "--to", str(tmp_path))
     assert command(one, *ingest)[0] == 0
     (copy,) = tmp_path.rglob("p q.csv")
+    assert copy.parts[-3].endswith(f"_{one.platform.server_port}-7")
     copy.unlink()
     assert command(one, *ingest)[0] == 0
     assert copy.stat().st_size == SIZES["data/p q.csv"]
