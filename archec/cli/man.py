@@ -30,7 +30,7 @@ def man(context: click.Context, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     number = 0
     for number, (name, page) in enumerate(_pages(context.find_root().command, "archec", None), 1):  # noqa: B007
-        with open_whole(directory / f"{name}.1", mode=0o644) as file:
+        with open_whole(directory / f"{name}.1") as file:
             file.write(page.encode())
     note(f"{directory}: {number} pages")
 

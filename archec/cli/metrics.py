@@ -33,7 +33,7 @@ def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> Non
     if output is not None:
         if output.suffix != ".prom":
             note(f"{output}: node_exporter's textfile collector only reads *.prom files")
-        with open_whole(output, mode=0o644) as file:
+        with open_whole(output) as file:
             file.write(generate_latest(found))
     elif not as_json:
         click.echo(generate_latest(found), nl=False)

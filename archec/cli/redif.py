@@ -69,7 +69,7 @@ def redif(
     if as_json:
         echo_json({"type": "summary", "archives": summary.as_value()})
     if report is not None:
-        with open_whole(report, mode=0o644) as output:
+        with open_whole(report) as output:
             output.write((summary.html() if report.suffix.lower() == ".html" else summary.markdown()).encode())
     codes = sum((one.codes for one in summary.archives.values()), Counter[str]())
     found, wrong = (listed(dict(sorted(counts.items()))) for counts in (summary.kinds, codes))

@@ -57,6 +57,6 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
     if as_json:
         echo_json(account.as_value())
     if output is not None:
-        with open_whole(output, mode=0o644) as file:
+        with open_whole(output) as file:
             file.write(page(account).encode("utf-8", "replace"))
         note(f"{output}: written")

@@ -398,10 +398,10 @@ def atomic_stream(path: str | Path, *, mode: int | None = None) -> Iterator[Bina
 
 
 @contextmanager
-def open_whole(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+def open_whole(path: Path) -> Iterator[BinaryIO]:
     """A file that gets its name at the end of the block, or not at all after an error.
 
-    ``mode`` is as for :func:`atomic_stream`. A device or a pipe (``/dev/null``) is written to
+    Its mode is that of :func:`atomic_stream`. A device or a pipe (``/dev/null``) is written to
     directly; for a link the target is replaced, not the link. Raises :class:`StorageFailed`.
     """
     with storage_errors(path):
@@ -409,7 +409,7 @@ def open_whole(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
             with path.open("wb") as file:
                 yield file
             return
-    with atomic_stream(path.resolve(), mode=mode) as file:
+    with atomic_stream(path.resolve()) as file:
         yield file
 
 

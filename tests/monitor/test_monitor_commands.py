@@ -273,6 +273,13 @@ def test_metrics_into_a_file_whole_or_not_at_all(demo: Config, tmp_path: Path) -
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert os.listdir(tmp_path) == ["archec.prom"]
     path.unlink()
+    before = os.umask(0o077)
+    try:
+        assert archec_inline(demo, "metrics", "-o", path).code == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.unlink()
     path.mkdir()
     (path / "x").touch()
     done = archec_inline(demo, "metrics", "-o", path)
