@@ -5,14 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import NoReturn
-
-from archec.errors import Exit
 
 
-def main() -> NoReturn:
-    """Entry point of the console script. Imports the command line here, so that Ctrl-C during the import prints no
-    traceback.
+def main() -> None:
+    """Entry point of the console script. Everything that is not loaded with Python is imported here, so that Ctrl-C
+    during the import prints no traceback.
 
     File names are UTF-8 in any locale, as in Python from 3.15 (PEP 686): one data set must not give two answers.
     """
@@ -24,7 +21,7 @@ def main() -> NoReturn:
 
         command_line()
     except KeyboardInterrupt:
-        sys.exit(Exit.INTERRUPTED)
+        sys.exit(130)  # Exit.INTERRUPTED, which may not be imported yet
     finally:
         gc.freeze()  # nothing is left to collect, and looking for it takes longer than a small command
 

@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from typing import NoReturn
@@ -58,7 +59,8 @@ class _Commands(click.Group):
         if name not in _COMMANDS:
             return None
         module = name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"archec.cli.{module}"), module)
+        with _stopped_at_once():
+            command: click.Command = getattr(import_module(f"archec.cli.{module}"), module)
         return command
 
 
@@ -74,6 +76,21 @@ def cli() -> None:
 
 def _terminate(number: int, frame: object) -> None:
     raise KeyboardInterrupt
+
+
+@contextmanager
+def _stopped_at_once() -> Iterator[None]:
+    """Within it, a signal ends the process without a word. Modules that are written in C may swallow KeyboardInterrupt
+    while they are imported, and the command would go on."""
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: handler for number, handler in found.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda *_: os._exit(Exit.INTERRUPTED))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def main() -> NoReturn:

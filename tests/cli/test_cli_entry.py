@@ -41,6 +41,41 @@ def test_no_process_is_left(tmp_path: Path, arguments: tuple[str, ...], code: in
     assert left_behind(*arguments, cwd=tmp_path) == (code, False)
 
 
+def test_an_interrupt_at_the_first_import_is_no_traceback() -> None:
+    interrupted = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name not in ("archec", "archec.__main__", *sys.builtin_module_names):
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from archec.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", interrupted], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_an_interrupt_that_an_import_swallows_ends_the_command() -> None:
+    """As that of a module written in C does."""
+    swallowing = """
+import signal, sys
+class Swallowing:
+    def find_spec(self, name, *_):
+        if name == "archec.cli.serve":
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+sys.meta_path.insert(0, Swallowing())
+sys.argv = ["archec", "serve", "--help"]
+from archec.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", swallowing], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_an_early_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
