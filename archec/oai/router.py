@@ -26,7 +26,7 @@ from starlette.staticfiles import NotModifiedResponse, StaticFiles
 
 from archec.archive.opening import Archive
 from archec.config import Config
-from archec.errors import ArchecError
+from archec.errors import ArchecError, CatalogueGone
 from archec.oai.follow import Follower
 from archec.oai.items import ItemReader
 from archec.oai.provider import OaiAnswer, answer
@@ -108,6 +108,8 @@ class OaiCapability:
         labels = ("verb", "error")
         self._answers = Counter("archec_oai_answers", "Answers by verb and error code.", labels, registry=None)
         self._fault = ""
+        self._failing: set[str | None] = set()
+        """The verbs whose last request failed, as over a damaged catalogue."""
         self._ready = False
         self._list_threads: CapacityLimiter | None = None
         self._other_threads: CapacityLimiter | None = None
@@ -157,10 +159,12 @@ class OaiCapability:
                 await asyncio.wait_for(stop.wait(), pause)
 
     def healthy(self, request: Request) -> str:
-        """Whether the index fails or is being built; empty if it works. The fault itself is in the log, because it may
-        name paths."""
+        """Whether the index or requests fail, or the index is being built; empty if all works. The fault itself is in
+        the log, because it may name paths."""
         if self._fault:
             return "the index cannot follow the catalogue: see the log"
+        if self._failing:
+            return f"{' and '.join(sorted(map(str, self._failing)))} failed: see the log"
         return "" if self._ready else "the index is being built"
 
     def metrics(self) -> Iterable[Metric]:
@@ -196,10 +200,14 @@ class OaiCapability:
             return self._refusal("Too many harvests at once.")
         self._lists += is_list
         try:
-            return await self._answered(request, arguments, is_list)
-        except BaseException:
+            answered = await self._answered(request, arguments, is_list)
+        except BaseException as error:
             self._lists -= is_list
+            if isinstance(error, Exception) and not isinstance(error, CatalogueGone):  # that ends without the operator
+                self._failing.add(verb)
             raise
+        self._failing.discard(verb)
+        return answered
 
     async def _list_ended(self) -> None:
         self._lists -= 1

@@ -24,7 +24,7 @@ from oai_support import DOMAIN, World, checked, code, paper, query, texts
 from servers import LOCAL
 
 from archec.catalogue.sqlite import SQLiteCatalogue
-from archec.errors import StorageFailed
+from archec.errors import CatalogueError, StorageFailed
 from archec.oai import router as router_module
 from archec.oai.request import VERBS
 
@@ -305,6 +305,24 @@ def test_a_damaged_catalogue_is_503_and_its_file_in_the_log(small: World, caplog
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
     assert "catalogue" not in answer.text
     assert f"{path}: " in caplog.text
+
+
+def test_requests_that_fail_show_in_the_health_until_one_succeeds(
+    small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> Any:
+        raise CatalogueError("/secret/c.sqlite: is damaged")
+
+    with served(small, poll=60) as site:
+        records = f"{site.oai}?{query('ListRecords', metadataPrefix='oai_dc')}"
+        monkeypatch.setattr(small.catalogue, "obis", failing)
+        assert get(records).status_code == 503
+        assert get(f"{site.oai}?verb=Identify").status_code == 200
+        health = get(f"{site.url}/healthz")
+        monkeypatch.undo()
+        assert get(records).status_code == 200
+        assert get(f"{site.url}/healthz").json()["faults"] == {}
+    assert (health.status_code, health.json()["faults"]) == (503, {"oai": "ListRecords failed: see the log"})
 
 
 # -- any request ----------------------------------------------------------------------------------
