@@ -100,8 +100,10 @@ class Arguments:
         text = self.first.get(name)
         if text is None:
             return default
-        if not _NUMBER.fullmatch(text) or int(text) < least:
-            raise UsageError(f"Invalid value for {name}= param: {text[:40]}")
+        is_number = _NUMBER.fullmatch(text)
+        if not is_number or int(text) < least:
+            allowed = f": it is {least} or more" if is_number else ""
+            raise UsageError(f"Invalid value for {name}= param: {text[:40]}{allowed}")
         return int(text)
 
     def flag(self, name: str) -> bool:

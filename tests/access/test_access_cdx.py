@@ -122,6 +122,7 @@ def test_parameters_of_the_dialect(get: httpx.Client) -> None:
         "filter=statuscode:(", "filter=(", "collapse=a:b:c", "limit=x", "limit=-100001", "output=xml", "resumeKey=%21",
     ):  # fmt: skip
         assert get.get(f"{IA}?url=a.org&{bad}").status_code == 400, bad
+    assert "-100000 or more" in get.get(f"{IA}?url=a.org&limit=-100001").text
     assert get.get(f"{IA}?url=a.org&collection=zzz").status_code == 404
     assert get.get(f"{IA}?url=many.org/000001&collection=many").text
 
