@@ -24,9 +24,9 @@ from archec.tist import iso
 
 @click.command()
 @click.argument("arguments", nargs=-1, metavar="[ID | CONTENT]")
-@click.option("--seal", "seal_file", type=READABLE, help="The seal before which it was recorded.")
+@click.option("--seal", "seal_file", type=READABLE, help="The seal before which it was recorded, or that of PROOF.")
 @click.option("--at", "when", type=WHEN, help="The state of ID as of this tist or date; default: now.")
-@click.option("--since", "older", type=READABLE, help="Prove that --seal extends this older seal.")
+@click.option("--since", "older", type=READABLE, help="Prove that --seal extends this older seal; also with --check.")
 @click.option("--check", "proof_file", type=READABLE, metavar="PROOF", help="Check a proof, and CONTENT against it.")
 @click.option("--key", "keys", multiple=True, metavar="KEY|FILE", help="With --check: a trusted verifier key.")
 @output_option("Write the proof to this file, atomically; default: stdout.")
@@ -52,9 +52,10 @@ def prove(
     Example: archec prove RePEc:smp:wpaper:2024-01 --seal seal.txt -o proof.txt
     """
     if proof_file is not None:
-        if seal_file or when is not None or older or output or len(arguments) > 1:
-            raise UsageError("--check takes a proof, and optionally CONTENT and --key")
-        value = _checked(proof_file, Path(arguments[0]) if arguments else None, keys_of(keys))
+        if when is not None or output or len(arguments) > 1:
+            raise UsageError("--check takes a proof, and optionally CONTENT, --key, --seal and --since")
+        content = Path(arguments[0]) if arguments else None
+        value = _checked(proof_file, content, keys_of(keys), seal_file, older)
         show(value, *_lines(value), as_json=as_json)
         return
     if as_json:
@@ -100,8 +101,11 @@ def keys_of(given: Sequence[str]) -> list[VerifierKey]:
     return found
 
 
-def _checked(path: Path, content: Path | None, keys: Sequence[VerifierKey]) -> dict[str, Any]:
-    """The contents of a valid proof. Raises :class:`CorruptArchive` if it is invalid."""
+def _checked(
+    path: Path, content: Path | None, keys: Sequence[VerifierKey], seal_file: Path | None, older: Path | None
+) -> dict[str, Any]:
+    """The contents of a valid proof about the seals in these files. Raises :class:`CorruptArchive` if it is
+    invalid."""
     with storage_errors(path):
         data = path.read_bytes()
     try:
@@ -113,18 +117,19 @@ def _checked(path: Path, content: Path | None, keys: Sequence[VerifierKey]) -> d
     if isinstance(proof, Consistency):
         if content is not None:
             raise UsageError(f"{path}: is a proof about two seals, not about a content")
-        return {
-            "proves": "growth", "old": _about(proof.old, keys, path), "new": _about(proof.new, keys, path),
-        }  # fmt: skip
-    return _inclusion(proof, path, content, keys)
+        old, new = _about(proof.old, keys, path, older), _about(proof.new, keys, path, seal_file)
+        return {"proves": "growth", "old": old, "new": new}
+    if older is not None:
+        raise UsageError(f"{path}: is a proof about one seal, not about an older one")
+    return _inclusion(proof, path, content, _about(proof.sealed, keys, path, seal_file))
 
 
-def _inclusion(proof: Inclusion, path: Path, content: Path | None, keys: Sequence[VerifierKey]) -> dict[str, Any]:
+def _inclusion(proof: Inclusion, path: Path, content: Path | None, about: dict[str, Any]) -> dict[str, Any]:
     change = proof.change
     put = {str(tist): sha256 for tist, sha256 in change.put.items()}
     value: dict[str, Any] = {
         "proves": "inclusion", "id": change.id, "kind": change.kind, "put": put, "index": proof.index,
-        "line": proof.line.decode("utf-8", "replace"), "seal": _about(proof.sealed, keys, path),
+        "line": proof.line.decode("utf-8", "replace"), "seal": about,
     }  # fmt: skip
     if content is not None:
         sha256 = digests_of(content).sha256
@@ -134,8 +139,11 @@ def _inclusion(proof: Inclusion, path: Path, content: Path | None, keys: Sequenc
     return value
 
 
-def _about(sealed: SealFile, keys: Sequence[VerifierKey], path: Path) -> dict[str, Any]:
-    """The contents of the seal in a proof. Raises :class:`CorruptArchive` if none of ``keys`` signed it."""
+def _about(sealed: SealFile, keys: Sequence[VerifierKey], path: Path, file: Path | None) -> dict[str, Any]:
+    """The contents of the seal in a proof. Raises :class:`CorruptArchive` if none of ``keys`` signed it, or if it is
+    not that in ``file``."""
+    if file is not None and read_seal(file).note.text != sealed.note.text:
+        raise CorruptArchive(f"{path}: its seal is not that in {file}")
     names = signers(sealed.note, keys)
     if keys and not names:
         raise CorruptArchive(f"{path}: its seal was signed by none of these keys")
@@ -162,5 +170,5 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
 
 def _seal_lines(which: str, about: dict[str, Any]) -> Iterator[str]:
     by = ", ".join(about["signed_by"])
-    signed = f"signed by {by}" if by else "its signature was not checked: give --key"
+    signed = f"signed by {by}" if by else "its signature was not checked: give --key, or compare it with --seal"
     yield f"{which} seal of {about['made_time']}, {about['origin']}, {about['size']:,} lines; {signed}"

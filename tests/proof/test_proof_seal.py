@@ -247,7 +247,12 @@ def test_a_proof_that_was_altered_proves_nothing(archive: Config, folder: Path) 
         bad[at] ^= 8 if at == hour else 1  # an hour such as 80, which is no date
         proof.write_bytes(bad)
         assert archec_inline(None, "prove", "--check", proof, "--key", folder / "key.pub").code == 6, at
+        if good.index(b"\n\n") < at < good.rindex(b"\n\n"):  # nothing but the seal tells of all of them
+            assert archec_inline(None, "prove", "--check", proof, "--seal", folder / "last.txt").code == 6, at
     proof.write_bytes(good)
+    assert archec_inline(None, "prove", "--check", proof, "--seal", folder / "last.txt").code == 0
+    assert archec_inline(None, "prove", "--check", proof, "--seal", folder / "first.txt").code == 6
+    assert archec_inline(None, "prove", "--check", proof, "--since", folder / "first.txt").code == 2
     stranger = archec_inline(archive, "seal", "--new-key", folder / "stranger").out.decode().strip()
     assert archec_inline(None, "prove", "--check", proof, "--key", stranger).code == 6
 
@@ -270,6 +275,8 @@ def test_one_seal_grew_from_another(archive: Config, folder: Path) -> None:
         "growth", ["The-archive"], ["The-archive"],
     )  # fmt: skip
     assert told["old"]["size"] < told["new"]["size"]
+    for one, other, wanted in ((first, last, 0), (last, last, 6), (first, first, 6)):
+        assert archec_inline(None, "prove", "--check", proof, "--since", one, "--seal", other).code == wanted
     told = json.loads(archec_inline(archive, "seal", "--json").out)
     assert (told["signed"], str(told["lines"]) in told["seal"].splitlines()) == (True, True)
     done = archec_inline(archive, "prove", "--since", last, "--seal", first)
