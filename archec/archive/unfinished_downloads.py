@@ -7,20 +7,26 @@ A file with one JSON object per line, in the work directory. The temporary files
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable
+import re
+from collections.abc import Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from archec.closing import Closing
 from archec.errors import StorageFailed
 from archec.files import read_file
 from archec.store.durable import failure, storage_errors
+from archec.store.writer import Writer
+from archec.web.headers import whole
 
 _NAME = "fileset.jsonl"
 _MOST = 200_000
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+_UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,18})")
 
 
 class Download(Struct, frozen=True, omit_defaults=True):
@@ -39,6 +45,38 @@ class Download(Struct, frozen=True, omit_defaults=True):
     headers: tuple[tuple[str, str], ...] = ()
     terminal_url: str = ""
     over: bool = False
+
+    @property
+    def total(self) -> int | None:
+        """The Content-Length of the response; None if it had none."""
+        return whole(dict(self.headers).get("content-length", ""))
+
+    def size_after(self, size: int, fields: Mapping[str, str]) -> int:
+        """The file's total size, from a 206 response with exactly what is missing after ``size`` bytes; 0 for any other
+        response."""
+        match = _CONTENT_RANGE.fullmatch(fields.get("content-range", ""))
+        if match is None or not size or not self._is_same(fields):
+            return 0
+        first, last, total = map(int, match.groups())
+        return total if first == size and last + 1 == total and self.total in (None, total) else 0
+
+    def is_whole(self, size: int, fields: Mapping[str, str]) -> bool:
+        """Whether a 416 response says that the file has no more than ``size`` bytes."""
+        match = _UNSATISFIED.fullmatch(fields.get("content-range", ""))
+        return match is not None and int(match[1]) == size and self.total in (None, size) and self._is_same(fields)
+
+    def _is_same(self, fields: Mapping[str, str]) -> bool:
+        """Whether the validator and Content-Encoding of a response, if it has them, are those of the first response."""
+        name = "etag" if self.validator.startswith('"') else "last-modified"
+        encodings = ("", dict(self.headers).get("content-encoding", ""))
+        return fields.get(name, "") in ("", self.validator) and fields.get("content-encoding", "") in encodings
+
+
+def validator_of(fields: Mapping[str, str]) -> str:
+    """The validator for If-Range: a strong ETag, else Last-Modified; empty if there is none in ASCII."""
+    etag = fields.get("etag", "")
+    found = etag if etag.startswith('"') and etag.isascii() else fields.get("last-modified", "")
+    return found if found.isascii() else ""
 
 
 _decoder = msgspec.json.Decoder(Download)
@@ -59,15 +97,26 @@ class UnfinishedDownloads(Closing):
         """The download of this URL, if an earlier process left one."""
         return self._open.get(url)
 
-    @property
-    def has_any(self) -> bool:
-        """Whether any download is in progress."""
-        return bool(self._open)
-
     def note(self, download: Download) -> None:
         """Records the progress of a download."""
         _note(self._open, download)
         self._append(msgspec.json.encode(download) + b"\n")
+
+    def held(self, url: str, tist: int) -> None:
+        """Notes that what was received is held already, under ``tist``: its temporary file is not kept."""
+        if (received := self._open.get(url)) is not None:
+            self.note(replace(received, tist=tist))
+
+    def settle(self, urls: Iterable[str], run: int, writer: Writer) -> None:
+        """Removes what runs before ``run`` left of files that are held now: their bytes were held already, or a run was
+        killed before it noted that."""
+        if self._open:
+            self._remove([one for one in map(self._open.get, urls) if one is not None and one.tist < run], writer)
+
+    def _remove(self, downloads: Collection[Download], writer: Writer) -> None:
+        for one in downloads:
+            writer.discard(one.temp)
+        self.over([one.url for one in downloads])
 
     def committed(self, run: int, receiving: Container[str]) -> None:
         """Removes the complete downloads of a run, which are now held, except those of ``receiving``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from archec.archive.budget import BudgetUse
 from archec.archive.report import Report
-from archec.archive.unfinished_downloads import Download, UnfinishedDownloads
+from archec.archive.unfinished_downloads import Download, UnfinishedDownloads, validator_of
 from archec.catalogue.model import FilesetManifestFile
 from archec.config import FetchConfig
 from archec.fileset.asking import Asker
@@ -30,7 +30,7 @@ from archec.progress import Meter
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import UNKNOWN, bare_type, sniff
 from archec.web.door import Response, content
-from archec.web.headers import kept, whole
+from archec.web.headers import kept
 from archec.web.policy import Tuning
 
 _T = TypeVar("_T")
@@ -40,8 +40,6 @@ _SMALL = 1 << 15
 """Bytes of a body from which on a thread hashes and writes it. For a smaller one, waking the thread takes longer."""
 _HEAD = 4096
 _MOST_OF_ERROR = 100_000
-_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
-_UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,18})")
 _MOST_ATTEMPTS = 1000
 """Requests for one file in one run. An attempt that adds more than 1 %, or 1 MiB if that is less, is no failure, unless
 all of them together are slower than ``fetch.min_rate``."""
@@ -167,20 +165,6 @@ class Downloader:
         """
         self.unfinished.committed(self.run, self.receiving.keys() - {also})
 
-    def held(self, obi: str, tist: int) -> None:
-        """Notes that what was received is held already, under ``tist``: its temporary file is not kept."""
-        if (received := self.unfinished.left(obi)) is not None:
-            self.unfinished.note(replace(received, tist=tist))
-
-    def settle(self, obis: Iterable[str]) -> None:
-        """Removes what earlier runs left of downloads of files that are held now: their bytes were held already, or an
-        earlier run was killed before it noted that."""
-        for obi in obis if self.unfinished.has_any else ():
-            left = self.unfinished.left(obi)
-            if left is not None and left.tist < self.run:
-                self.writer.discard(left.temp)
-                self.unfinished.over([obi])
-
 
 class _Transfer:
     """One download, with retries as long as they make progress."""
@@ -259,8 +243,8 @@ class _Transfer:
         page = self._helper is not None and not self._helper.is_documented
         async with self._of.asker.request(self._url, headers, self._helper, page=page) as (response, fields):
             status = response.status_code
-            end = self._end_of(fields) if status == 206 and headers else 0
-            is_joined = bool(end) or (status == 416 and bool(headers) and self._is_whole(fields))
+            end = self._answer.size_after(size, fields) if status == 206 and headers else 0
+            is_joined = bool(end) or (status == 416 and bool(headers) and self._answer.is_whole(size, fields))
             if status != 200 and not is_joined:
                 if headers:  # perhaps the server refuses ranges only, or has another file now
                     self._takes_ranges = False
@@ -287,10 +271,10 @@ class _Transfer:
         if response.status_code == 200:
             public = tuple((name, public_text(value)) for name, value in kept(fields) if name not in _DROPPED)
             self._answer = Download(
-                self._obi, validator=_validator(fields), status=200, headers=public,
+                self._obi, validator=validator_of(fields), status=200, headers=public,
                 terminal_url=public_url(response.url),
             )  # fmt: skip
-        total = self._total()
+        total = self._answer.total
         if self._size or total is None or total >= _BLOCK:
             self._note(kept=False)
         most = self._file.size
@@ -314,31 +298,6 @@ class _Transfer:
         finally:
             if writing is not None:
                 await _finished(writing)
-
-    def _total(self) -> int | None:
-        """The Content-Length of the first response; None if it had none."""
-        return whole(dict(self._answer.headers).get("content-length", ""))
-
-    def _end_of(self, fields: Mapping[str, str]) -> int:
-        """The file's total size, from a 206 response with exactly the missing rest of it; 0 for any other response."""
-        match = _CONTENT_RANGE.fullmatch(fields.get("content-range", ""))
-        if match is None or not self._size or not self._is_same(fields):
-            return 0
-        first, last, total = map(int, match.groups())
-        return total if first == self._size and last + 1 == total and self._total() in (None, total) else 0
-
-    def _is_whole(self, fields: Mapping[str, str]) -> bool:
-        """Whether a 416 response says that the file is complete."""
-        match = _UNSATISFIED.fullmatch(fields.get("content-range", ""))
-        if match is None or int(match[1]) != self._size:
-            return False
-        return self._total() in (None, self._size) and self._is_same(fields)
-
-    def _is_same(self, fields: Mapping[str, str]) -> bool:
-        """Whether the validator and Content-Encoding of a response, if it has them, are those of the first response."""
-        name = "etag" if self._answer.validator.startswith('"') else "last-modified"
-        encodings = ("", dict(self._answer.headers).get("content-encoding", ""))
-        return fields.get(name, "") in ("", self._answer.validator) and fields.get("content-encoding", "") in encodings
 
     def _opened(self) -> Temp:
         """The temporary file. That of a small body is created when it is complete."""
@@ -489,13 +448,6 @@ async def _finished(writing: asyncio.Future[_T]) -> _T:
     if cancelled is not None:
         raise cancelled
     return result
-
-
-def _validator(fields: Mapping[str, str]) -> str:
-    """The validator for If-Range: a strong ETag, else Last-Modified; empty if there is none in ASCII."""
-    etag = fields.get("etag", "")
-    found = etag if etag.startswith('"') and etag.isascii() else fields.get("last-modified", "")
-    return found if found.isascii() else ""
 
 
 async def _refused(response: Response, url: str) -> NotFetched:

@@ -160,7 +160,7 @@ async def _fetch_alone(
     else:
         item, tist = await asyncio.get_running_loop().run_in_executor(None, received_item, work, known, obi, body)
         if item.placement is None:
-            downloader.held(obi, known.bytes_at(tist))
+            downloader.unfinished.held(obi, known.bytes_at(tist))
     work.keep(item, body)
     return _whole_file(file, body, tist, Status.SUCCESS)
 

@@ -127,7 +127,8 @@ def finish(
     if work.downloader is not None:
         work.downloader.committed()
         rows = found.files if found.bundle is None else [found.bundle]
-        work.downloader.settle(normalise_url(row.platform_url) for row in rows if row.platform_url and is_whole(row))
+        urls = (normalise_url(row.platform_url) for row in rows if row.platform_url and is_whole(row))
+        work.downloader.unfinished.settle(urls, work.run, work.downloader.writer)
     return _result(request, found, record, message, _landing(work, landing, page_url))
 
 
