@@ -25,6 +25,8 @@ from archec.web.headers import whole
 
 _NAME = "fileset.jsonl"
 _MOST = 200_000
+_KEPT_FOR = 30 * 86400
+"""Seconds after which a download that no run has continued is removed: nobody asks for its file any more."""
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,18})")
 
@@ -112,6 +114,10 @@ class UnfinishedDownloads(Closing):
         killed before it noted that."""
         if self._open:
             self._remove([one for one in map(self._open.get, urls) if one is not None and one.tist < run], writer)
+
+    def remove_old(self, run: int, writer: Writer) -> None:
+        """Removes the downloads that no run has continued for long before ``run``."""
+        self._remove([one for one in self._open.values() if one.tist < run - _KEPT_FOR], writer)
 
     def _remove(self, downloads: Collection[Download], writer: Writer) -> None:
         for one in downloads:

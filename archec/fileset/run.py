@@ -162,6 +162,7 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         counter.report = report = Report(run, 0, "none", "", filesets=counter.statuses)
         committer = stack.enter_context(committing(archive, run))
         committer.pace(*_PACE)
+        pending.remove_old(run, committer.store)
         asked = given.options.as_value()
         start = RunStart(run, kind=KIND, form="none", options=asked, software=__version__, clock=read_clock())
         committer.add(CommitItem(start))

@@ -1939,6 +1939,32 @@ def test_a_kill_leaves_nothing_of_what_is_held_later(filesets: Filesets, platfor
     assert not unfinished.exists()
 
 
+def test_what_is_left_of_a_download_that_nobody_continues_is_removed(filesets: Filesets, platform: Platform) -> None:
+    url, other = zenodo(platform, 7, {"p": 3_000_000}), zenodo(platform, 9, {"q": 10}, concept=8)
+    where = "/api/records/7/files/p/content"
+
+    def broken(handler: Handler, data: bytes) -> None:
+        if handler.headers.get("range"):
+            handler.send_error(503)
+        else:
+            handler.wfile.write(handler.head(data)[:2_000_000])
+            handler.close_connection = True
+
+    platform.behaviours[where] = broken
+    assert filesets.ingest(url)[0].status == "error-platform-download"
+    unfinished, store = filesets.config.work_path / "fileset.jsonl", Path(filesets.config.store_path)
+    assert filesets.ingest(other)[0].status == "success-file"
+    assert len(list(store.rglob("*.part"))) == 1, "the next ingest may continue it"
+    lines = [json.loads(line) for line in unfinished.read_bytes().splitlines() if line]
+    aged = [{**line, "tist": line["tist"] - 31 * 86400} if "tist" in line else line for line in lines]
+    unfinished.write_text("".join(f"{json.dumps(line)}\n" for line in aged))
+    filesets.ingest(other)
+    assert (list(store.rglob("*.part")), unfinished.exists()) == ([], False)
+    platform.behaviours.clear()
+    assert filesets.ingest(url)[0].status == "success-file"
+    assert held(filesets, f"{platform.url}{where}") == bytes_of("p", 3_000_000)
+
+
 def test_what_a_kill_left_of_a_file_that_was_replaced_is_fetched_anew(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"f": 3000})
     process = ingesting(filesets, url, **killed_at("store.after-fsync-dir:2"))
