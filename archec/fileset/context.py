@@ -86,7 +86,9 @@ class IngestOptions(Struct, frozen=True, omit_defaults=True):
 class Work:
     """The objects that an ingest works with. In a dry run ``commits`` drops everything, and ``downloader`` is None.
     ``items`` is None if uploads are not configured. ``refused`` has the ids and sha256 of bodies that were not stored
-    because other bytes are held in their place. ``ended`` is set at the end: threads that are not waited for stop."""
+    because other bytes are held in their place. ``continued`` is the tist of a stopped run, which this one continues:
+    what it has fetched is not fetched again by force. ``ended`` is set at the end: threads that are not waited for
+    stop."""
 
     archive: Archive
     run: int
@@ -97,6 +99,7 @@ class Work:
     registry: Registry
     options: IngestOptions
     items: Items | None = None
+    continued: int = 0
     busy: dict[str, asyncio.Lock] = field(default_factory=dict)
     refused: set[tuple[str, str]] = field(default_factory=set)
     ended: threading.Event = field(default_factory=threading.Event)

@@ -142,7 +142,8 @@ async def _fetch_alone(
 ) -> FilesetManifestFile:
     """Fetches a file that no other task fetches at the same time."""
     _, file, obi, known, place = wanted
-    if place is not None and not work.options.force:
+    is_fetched = known is not None and known.visit is not None and known.visit.tist == work.continued
+    if place is not None and (is_fetched or not work.options.force):
         held = await asyncio.get_running_loop().run_in_executor(None, _held, work, wanted, place)
         if held is not None:
             room.left -= held.digests.size

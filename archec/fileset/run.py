@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import msgspec
 import uvloop
 
 from archec import __version__
@@ -24,6 +25,7 @@ from archec.archive.opening import Archive, locked, opened
 from archec.archive.report import Report
 from archec.archive.runs import end_run, next_run, read_clock, stop_run
 from archec.archive.unfinished_downloads import UnfinishedDownloads
+from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import RunStart
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
@@ -172,6 +174,7 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         async def ingest_all() -> None:
             async with _work(archive, report, committer, given.options) as work:
                 committer.on_refused = work.refuse
+                work.continued = _continued(archive.catalogue, run)
                 work.downloader = Downloader(work.asker, committer.store, pending, run, threads, config.fetch, counter)
                 try:
                     await _all(work, given)
@@ -195,6 +198,13 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         end_run(archive.catalogue, committer, report)
         if report.state == "budget":
             committer.finish()  # no ingest is resumed as a run
+
+
+def _continued(catalogue: Catalogue, run: int) -> int:
+    """The tist of the run before ``run``, if it is an ingest with ``--force`` that was stopped, else 0."""
+    last = next(iter(catalogue.newest_runs(run, 1)), None)
+    is_stopped = last is not None and last.kind == KIND and last.state in ("interrupted", "budget")
+    return last.tist if last is not None and is_stopped and msgspec.json.decode(last.options).get("force") else 0
 
 
 def _run_stoppable(work: Coroutine[Any, Any, None]) -> None:

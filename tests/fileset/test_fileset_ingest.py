@@ -2110,6 +2110,31 @@ def test_what_was_part_goes_on_after_a_signal(folder: Path, platform: Platform, 
     assert not list(Path(filesets.config.store_path).rglob("*.part"))
 
 
+def test_an_ingest_by_force_that_was_stopped_is_continued(filesets: Filesets, platform: Platform) -> None:
+    urls = [zenodo(platform, number, {"p": 10, "q": 20}, concept=number + 100) for number in (7, 8)]
+    filesets.ingest(*urls)
+    places = [f"/api/records/{number}/files/{name}/content" for number in (7, 8) for name in "pq"]
+    is_asked = threading.Event()
+
+    def silent(handler: Handler, data: bytes) -> None:
+        is_asked.set()
+        handler.connection.recv(1)
+
+    platform.behaviours[places[-1]] = silent
+    for _ in range(2):
+        is_asked.clear()
+        process = ingesting(filesets, *urls, "--force")
+        assert is_asked.wait(60)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    platform.behaviours.clear()
+    filesets.asked()
+    assert [one.status for one in filesets.ingest(*urls, force=True)] == ["success", "success"]
+    assert set(filesets.asked()) & set(places) <= {places[-1], places[-2]}, "what was fetched before is not again"
+    filesets.ingest(*urls, force=True)
+    assert set(filesets.asked()) >= set(places), "but once it has ended, it is"
+
+
 def test_a_second_ingest_at_the_same_time_says_who_holds_the_lock(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p": 10})
     with RunLock(open_store(filesets.config), "gather"):
