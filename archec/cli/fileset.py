@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import click
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from archec.archive.budget import Budget
 from archec.catalogue.model import Ingest
@@ -46,7 +46,7 @@ from archec.fileset.lookup import (
     find_fileset,
     verify_fileset,
 )
-from archec.fileset.manifest import Manifest, is_whole, not_held
+from archec.fileset.manifest import Manifest, in_pieces, is_whole, not_held
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.platforms.base import item_name
 from archec.fileset.platforms.registry import Registry
@@ -140,14 +140,14 @@ def ingest(
 
     def emit(result: IngestResult, file: IngestResult | None) -> None:
         try:
-            _write(sys.stdout.buffer, result)
+            _write(sys.stdout.buffer, json_lines.encode(result))
         except ReaderGone as error:  # after which no exit code could say what became of the requests
             raise ArchecError("nobody reads the results on stdout") from error
         if result.fileset is not None and not dry_run and result.status != Status.PLATFORM_GONE:
             kept.append(result.fileset)
         if file is not None and file_results is not None:
             with storage_errors(file_results.name):
-                _write(file_results, file)
+                _write(file_results, json_lines.encode(file))
 
     lines = [(clean(url), IngestRequest(clean(url))) for url in urls]
     with meter_for() as meter:
@@ -199,8 +199,9 @@ def _split(source: BinaryIO) -> Iterator[bytes]:
     yield bytes(line)
 
 
-def _write(target: BinaryIO, result: IngestResult) -> None:
-    for piece in json_lines.encode(result):
+def _write(target: BinaryIO, pieces: Iterator[bytes]) -> None:
+    """Writes JSON that comes in pieces as a line."""
+    for piece in pieces:
         target.write(escaped_json(piece.decode()).encode())
     target.write(b"\n")
     target.flush()
@@ -240,6 +241,15 @@ def list_(with_failed: bool, as_json: bool, config_file: Path | None) -> None:
         note("no filesets are held")
 
 
+class _ShownManifest(Manifest, frozen=True, kw_only=True):
+    id: str
+    lost: int | None
+    noted: int
+    noted_time: str
+    sha256: str
+    ingests: list[Ingest]
+
+
 @fileset.command()
 @click.argument("name", metavar="ID")
 @report_options
@@ -255,12 +265,11 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
         manifest, lines = held.manifest, LineWriter()
         ingests = [ingest for ingest in archive.catalogue.ingests() if ingest.fileset == held.obi.id]
         if as_json:
-            value = msgspec.to_builtins(manifest) | {
-                "id": _id(manifest), "lost": held.obi.history.lost,
-                "noted": held.tist, "noted_time": iso(held.tist), "sha256": held.state,
-                "ingests": [msgspec.to_builtins(one) for one in ingests],
-            }  # fmt: skip
-            lines.json(value)
+            value = _ShownManifest(
+                **asdict(manifest), id=_id(manifest), lost=held.obi.history.lost,
+                noted=held.tist, noted_time=iso(held.tist), sha256=held.state, ingests=ingests,
+            )  # fmt: skip
+            _write(sys.stdout.buffer, in_pieces(value, value.__struct_fields__, msgspec.json.encode))
             return
         lines.text(_id(manifest))
         if manifest.title:

@@ -453,6 +453,23 @@ def test_files_in_a_folder_have_safe_paths(one: Filesets, tmp_path: Path) -> Non
     assert command(one, "export", "10.5281/zenodo.7", "--as", "folder", str(folder))[0] == 2
 
 
+def test_a_large_manifest_is_shown_in_pieces(one: Filesets, monkeypatch: pytest.MonkeyPatch) -> None:
+    with one.archive() as archive:
+        held = find_fileset(archive, "10.5281/zenodo.7")
+    first = held.manifest.manifest[0]
+    many = tuple(replace(first, path=f"{number}.csv") for number in range(20_000))
+    large = held._replace(manifest=replace(held.manifest, manifest=many))
+    monkeypatch.setattr("archec.cli.fileset.find_fileset", lambda *_: large)
+    tracemalloc.start()
+    try:
+        code, out = command(one, "show", "10.5281/zenodo.7", "--json")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (code, len(json.loads(out)["manifest"])) == (0, len(many))
+    assert peak < 4 * len(out)
+
+
 def test_copies_are_kept_up_to_date(one: Filesets, tmp_path: Path) -> None:
     ingest = ("ingest", "10.5281/zenodo.7", "--to", str(tmp_path))
     assert command(one, *ingest)[0] == 0
