@@ -123,18 +123,22 @@ ShelfHelper.questions = questions
     assert (result.status, len(result.manifest or ())) == ("success", 5)
 
 
+@pytest.mark.parametrize(
+    ("raised", "named"), [("KeyError('x')", "KeyError: 'x'"), ("StorageFull('full')", "StorageFull: full")]
+)
 def test_a_helper_that_fails_to_match_is_named(
-    install: Callable[..., None], platform: Platform, folder: Path
+    install: Callable[..., None], platform: Platform, folder: Path, raised: str, named: str
 ) -> None:
-    install("""
+    install(f"""
 def match_request(*args, **kwargs):
-    return {}["x"]
+    from archec.errors import StorageFull
+    raise {raised}
 ShelfHelper.match_request = match_request
 """)
     filesets = shelf(folder, platform)
     results = filesets.ingest(f"{platform.url}/books/7", f"{platform.url}/none")
     assert [one.status for one in results] == ["platform-error"] * 2
-    assert "the helper for shelf fails: KeyError: 'x'" in (results[0].message or "")
+    assert f"the helper for shelf fails: {named}" in (results[0].message or "")
     done = archec_inline(filesets.config, "get", f"{platform.url}/books/8")
     assert (done.code, "the helper for shelf fails" in done.err) == (1, True), done
 

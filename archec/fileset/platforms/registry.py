@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 
 from archec.config.types import PlatformConfig
-from archec.errors import ArchecError, ConfigError
+from archec.errors import ConfigError
 from archec.fileset.model import IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
 from archec.fileset.platforms.base import FilesetPlatformHelper, host_of
@@ -21,7 +21,7 @@ from archec.fileset.platforms.mendeley import MendeleyHelper
 from archec.fileset.platforms.openicpsr import OpenIcpsrHelper
 from archec.fileset.platforms.osf import OsfHelper
 from archec.fileset.platforms.zenodo import B2shareHelper, InvenioHelper, ZenodoHelper
-from archec.fileset.status import PlatformError
+from archec.fileset.status import FilesetProblem, PlatformError
 from archec.ids import FilesetId, is_url
 
 ENTRY_POINTS = "archec.fileset_platforms"
@@ -52,16 +52,12 @@ class Registry:
         self.helpers.sort(key=lambda helper: not helper.config.hosts)
 
     def match(self, request: IngestRequest, resource: Resource | None) -> FilesetPlatformHelper | None:
-        """The first platform that matches a request; None if there is none, or if it is disabled. Raises PlatformError
-        if a helper (of another package) raises anything else than errors of archec."""
+        """The first platform that matches a request; None if there is none, or if it is disabled. Raises a
+        FilesetProblem if a helper fails."""
         for helper in self.helpers:
-            try:
+            with _Guarded(helper):
                 if helper.match_request(request, resource, None):
                     return helper if helper.config.enabled else None
-            except ArchecError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise PlatformError(f"the helper for {helper.name} fails: {_named(error)}") from error
         return None
 
     def identify(self, url: str) -> FilesetId | None:
@@ -70,11 +66,24 @@ class Registry:
         helper = self.match(IngestRequest(url), None) if is_url(url) and host_of(url) else None
         if helper is None:
             return None
-        try:
+        with _Guarded(helper):
             work = helper.id_in(url)
             return FilesetId(helper.name, helper.domain(url), work, helper.version_in(url)) if work else None
-        except (Exception, SystemExit) as error:
-            raise PlatformError(f"the helper for {helper.name} fails: {_named(error)}") from error
+
+
+class _Guarded:
+    """Within it a helper works, which may be of another package: all that it raises but problems of a data set becomes
+    PlatformError."""
+
+    def __init__(self, helper: FilesetPlatformHelper) -> None:
+        self._helper = helper
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, (Exception, SystemExit)) and not isinstance(error, FilesetProblem):
+            raise PlatformError(f"the helper for {self._helper.name} fails: {_named(error)}") from error
 
 
 def _named(error: BaseException) -> str:
