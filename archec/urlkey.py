@@ -58,11 +58,16 @@ def handle_in(uri: str) -> str:
 
 
 def fileset_in(uri: str) -> str:
-    """The id of a fileset, or the beginning of one, in a URN from :func:`target_uri`; "" if there is none."""
+    """The id of a fileset, or the beginning of one, in a URN from :func:`target_uri` in any spelling; "" if there is
+    none."""
     if uri[: len(_FILESETS)].lower() != _FILESETS:
         return ""
     text = unquote(uri[len(_FILESETS) :], errors="surrogatepass") or "fileset:"
-    return text if is_fileset(text) else ""
+    if not is_fileset(text):
+        return ""
+    kind, *place = text.split(":", 3)
+    place[:2] = [quote(unquote(part).lower(), safe="~", errors="surrogatepass") for part in place[:2]]
+    return ":".join([kind.lower(), *place])
 
 
 def urlkey(uri: str) -> str:

@@ -330,8 +330,8 @@ def uri_of(url: str) -> str:
     """The URI for a URL, with or without scheme, for a RePEc handle or the id of a fileset. Raises UsageError."""
     text = url.strip()
     if text.lower().startswith(_OTHER_SCHEMES):
-        handle = handle_in(text)
-        return target_uri(handle) if handle else text
+        obi = handle_in(text) or fileset_in(text)
+        return target_uri(obi) if obi else text
     try:
         if text[:6].lower() == "repec:" or is_fileset(text):
             return target_uri(normalise(typed(text))[1])

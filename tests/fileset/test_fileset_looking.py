@@ -919,6 +919,9 @@ def test_manifests_are_rows_of_the_own_archive(one: Filesets, platform: Platform
             name = "urn:x-archec:" + obi.replace("%", "%25")
             every += (known := found(name))
             assert known == found(obi) == found(name, "prefix")
+            place, _, work = name.rpartition(":")  # whose case counts, as in the path of a URL
+            for spelled in (place.upper(), place.title(), place.replace("en", "%65n")):
+                assert known == found(f"{spelled}:{work}") == found(f"{spelled}:{work}", "prefix"), spelled
             for row in known:
                 assert (row["obi"], row["url"], row["mime"]) == (obi, name, "application/json")
                 record = next(iter(ArchiveIterator(io.BytesIO(get.get(
