@@ -25,7 +25,7 @@ _GOODBYE = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
 AHEAD = 1 << 18
 """Bytes that a connection may receive before they are read, if received bytes are counted."""
 _MAX_BYTES, _MAX_FIELDS = 128_000, 256
-"""Maximum size of a header block, including preceding 1xx responses, and number of headers; also for trailers."""
+"""Maximum size of a header block, including preceding 1xx responses and trailers, and number of headers."""
 _HIGH_WATER = 1 << 17
 """Maximum number of buffered bytes of a body. Above it, the socket is not read until they are consumed. It is less than
 what is read at once, so that the pieces of a large body need not be joined."""
@@ -110,7 +110,7 @@ class H1Connection(asyncio.BufferedProtocol):
     def _reset(self) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
-        self._fields = 0  # number of headers and trailers
+        self._fields = self._fields_size = 0  # number and size of headers and trailers
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._overhead = 0  # bytes received since the last body data: headers, trailers, 1xx responses
@@ -335,8 +335,7 @@ class H1Connection(asyncio.BufferedProtocol):
         if self._buffered == before and not self._complete:
             self._overhead += len(data)
             if self._overhead > _MAX_BYTES:
-                what = "trailers" if self.status >= 200 else "header block"
-                self._fail(ProtocolError(f"the {what} exceeds {_MAX_BYTES} bytes"))
+                self._fail(self._excess())
         else:
             self._overhead = 0
             self._wake()
@@ -382,8 +381,11 @@ class H1Connection(asyncio.BufferedProtocol):
         if self._complete:
             return
         self._fields += 1
+        self._fields_size += len(name) + len(value)
         if self._fields > _MAX_FIELDS:
             self._fail(ProtocolError(f"the answer has more than {_MAX_FIELDS} headers"))
+        elif self._fields_size > _MAX_BYTES:
+            self._fail(self._excess())
         elif self.status < 200:  # fields after the body are trailers: RFC 9110 section 6.5.1
             self.headers.append((name, value))
 
@@ -441,6 +443,10 @@ class H1Connection(asyncio.BufferedProtocol):
         except ssl.SSLError:
             return False
         return False
+
+    def _excess(self) -> ProtocolError:
+        what = "trailers" if self.status >= 200 else "header block"
+        return ProtocolError(f"the {what} exceeds {_MAX_BYTES} bytes")
 
     def _fail(self, error: Exception) -> None:
         if self._error is None:

@@ -36,7 +36,7 @@ from archec.web.door import (
 from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection
 from archec.web.messages import Request, Response, located, origin_at, same_origin, trusted
-from archec.web.outcome import BadUrl, Blocked, Denied, Outcome, TimedOut
+from archec.web.outcome import BadUrl, Blocked, Denied, Outcome, ProtocolError, TimedOut
 from archec.web.policy import limited
 from archec.web.tls import Tls
 
@@ -305,6 +305,27 @@ def test_a_request_that_is_given_up_leaves_no_connection(monkeypatch: pytest.Mon
         asyncio.run(run(listener.getsockname()[1]))
     assert made
     assert all(connection.lost for connection in made)
+
+
+@pytest.mark.parametrize(("size", "body"), [(140_000, b"ok"), (140_000, b""), (100_000, b"ok")])
+def test_headers_have_a_limit_also_if_the_body_is_read_with_them(size: int, body: bytes) -> None:
+    data = b"HTTP/1.1 200 OK\r\nX: " + b"x" * size + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    async def run() -> bytes:
+        loop = asyncio.get_running_loop()
+        connection = H1Connection(loop, memoryview(bytearray(2 * size)))
+        with ours, theirs:
+            await loop.create_connection(lambda: connection, sock=ours)
+            loop.call_soon(theirs.sendall, data)
+            await connection.exchange(b"GET / HTTP/1.1\r\n\r\n")
+            return await connection.read()
+
+    ours, theirs = socket.socketpair()
+    if size < 128_000:
+        assert asyncio.run(run()) == body
+    else:
+        with pytest.raises(ProtocolError, match="the header block exceeds 128000 bytes"):
+            asyncio.run(run())
 
 
 def test_a_timeout_of_the_system_is_not_one_of_ours() -> None:
