@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import heapq
 import json
 import re
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from archec.access.query import Query, all_of, joined, key_of, key_range, parse_
 from archec.access.record import END, ClosedOnFailure, Record
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
-from archec.access.stamps import http_date, of_date
+from archec.access.stamps import http_date, of_date, seconds
 from archec.access.viewer import Viewer
 from archec.errors import UsageError
 from archec.server.responses import BodyResponse, in_pieces
@@ -61,6 +62,11 @@ async def load(lookup: Lookup, query: Query, asked: Asked = _GET, *, spelled: st
     for step in lookup.collection.steps:
         # GET is asked for first: a source that only fails for the URL of a HEAD still has its captures of GET
         found = [(await lookup.rows_of(step, one), one) for one in queries]
+        if query.closest and len(found) > 1:  # the nearest first, and of two as near that of HEAD
+            wanted = seconds(query.closest)
+            of_get, of_head = (rows for rows, _ in found)
+            both = heapq.merge(of_head, of_get, key=lambda row: abs(seconds(row.timestamp) - wanted))
+            found = [(both, query)]
         for rows, query in reversed(found):
             if spelled:
                 rows = spelled_first(rows, spelled)

@@ -459,7 +459,9 @@ def test_a_head_has_its_own_captures_or_those_of_get(tmp_path: Path) -> None:
     with serving(config) as base, client(base, "") as get:
         for host, method, date, length in (
             ("a", "GET", "01 Jan 2014", "4"), ("a", "HEAD", "01 Jan 2015", "99"), ("b", "HEAD", "01 Jan 2015", "99"),
-            ("c", "HEAD", "01 Jan 2014", "4"),
+            ("c", "HEAD", "01 Jan 2014", "4"), ("a.org&closest=20140101&x=", "HEAD", "01 Jan 2014", "4"),
+            ("a.org&closest=20150101&x=", "HEAD", "01 Jan 2015", "99"),
+            ("b.org&closest=20140101&x=", "HEAD", "01 Jan 2015", "99"),
         ):  # fmt: skip
             loaded = get.post(f"/w/resource-post?url={host}.org", content=f"{method} /\r\n\r\n")
             assert (loaded.status_code, loaded.headers["memento-datetime"][5:16]) == (200, date), (host, method)
