@@ -23,6 +23,7 @@ from archec.access.query import joined
 from archec.access.record import ChunkReader, all_unpacked
 from archec.access.rows import Row
 from archec.access.sources import in_time
+from archec.errors import UsageError
 from archec.web.door import Response, Sender, WebError, trusted
 from archec.web.headers import whole
 from archec.web.outcome import ConnectError, NotConnected
@@ -39,6 +40,7 @@ _MAX_HOPS = 5
 _NAME = re.compile(r"\{([^{}]+)\}")
 _DOTS = re.compile(r"/(?:\.|%2e){1,2}(?=/|\Z)", re.I)
 _MAX_CACHED = 1000
+_REFUSED = (401, 403, 451)
 
 
 class Web:
@@ -121,7 +123,8 @@ async def fetch(
     is_final: Callable[[Response], bool] = lambda response: False,
 ) -> Fetched | None:
     """Fetches a complete response, or None for 404. See :func:`followed`. ``seconds`` is its timeout, which is extended
-    by the data that arrive; None if the caller limits the time. Raises SourceFailed."""
+    by the data that arrive; None if the caller limits the time. Raises SourceFailed, and UsageError if a TimeGate
+    leads to a memento that is refused."""
     body = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - whoever receives it closes it
     try:
         with nullcontext() if seconds is None else in_time(seconds) as scope:
@@ -132,16 +135,18 @@ async def fetch(
                 response.close()
         status = response.status_code
         is_memento = method == "HEAD" and "memento-datetime" in response.headers  # perhaps of an error
-        if not is_memento and status != 404 and (status >= 400 or (status != 200 and method != "HEAD")):
+        if status == 404 and not is_memento:
+            body.close()
+            return None
+        if method == "HEAD" and final != url and status in _REFUSED and not is_memento:
+            raise UsageError(f"its memento cannot be had: HTTP {status}")  # no failure of the TimeGate
+        if (status >= 400 and not is_memento) or (status != 200 and method != "HEAD"):
             raise SourceFailed(f"HTTP {status}")
         body.seek(0)
+        return Fetched(final, response.headers, body, size)
     except BaseException:
         body.close()
         raise
-    if status == 404 and not is_memento:
-        body.close()
-        return None
-    return Fetched(final, response.headers, body, size)
 
 
 async def spooled(

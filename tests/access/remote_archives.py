@@ -117,6 +117,10 @@ class Handler(BaseHTTPRequestHandler):
         elif path.startswith("/bare/"):
             link = ("Link", f'<{U}>; rel="original"')
             self._send(302, b"", link, ("Vary", "accept-datetime"), ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))
+        elif path.startswith("/refusing/"):
+            self._send(302, b"", ("Link", f'<{U}>; rel="original"'), ("Location", f"/refused/{U}"))
+        elif path.startswith("/refused/"):
+            self._send(403, b"")
         elif path.startswith("/errors/"):
             self._send(404, b"no such page", ("Memento-Datetime", DATES[STAMPS[0]]))
         elif re.match("/inexact/[0-9]+id_/", path):

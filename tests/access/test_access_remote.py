@@ -65,6 +65,7 @@ collections:
           replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
   mapped: {{index: {{type: memento, timegate_url: '{url}/pywb/all/{STAMPS[0]}id_/{{url}}',
             timemap_url: '{url}/wayback/timemap/link/{{url}}', replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}}}
+  refusing: {{index: {{type: memento, timegate_url: '{url}/refusing/{{url}}', replay_url: '{url}/{{url}}'}}}}
   errors: {{index: {{type: memento, timegate_url: '{url}/errors/{{url}}', replay_url: '{url}/errors/{{url}}'}}}}
   inexact: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
              replay_url: '{url}/inexact/{{timestamp}}id_/{{url}}'}}}}
@@ -167,6 +168,12 @@ def test_a_memento_of_an_error_is_one(get: httpx.Client) -> None:
     assert row["timestamp"] == STAMPS[0]
     loaded = record(get.get(f"/errors/resource?url={U}&closest=2015"))
     assert (loaded.http_headers.get_statuscode(), loaded.payload) == ("404", b"no such page")
+
+
+def test_a_memento_that_is_refused_is_no_failure_of_its_timegate(get: httpx.Client) -> None:
+    for _ in range(4):
+        answer = get.get(f"/refusing/index?url={U}&closest=2015")
+        assert json.loads(answer.headers["reserrors"]) == {"refusing": "its memento cannot be had: HTTP 403"}
 
 
 def test_a_source_that_fails_for_a_head_has_its_captures_of_get(get: httpx.Client) -> None:
