@@ -15,7 +15,7 @@ from archec.access.errors import NotInTime, NotThere, SourceFailed
 from archec.access.index_files import IndexFile, skip_mark
 from archec.access.posts import Asked
 from archec.access.query import key_of
-from archec.access.record import ClosedOnFailure, Record, read_record
+from archec.access.record import Record, read_record
 from archec.access.remote_records import RangeReader
 from archec.access.rows import Row
 from archec.errors import UsageError
@@ -124,16 +124,19 @@ class WarcLoader:
         if not filename or filename == "-" or not _NUMBER.fullmatch(offset):
             return None
         size = int(length) if _NUMBER.fullmatch(length) else 0
+
+        def check(record: Record) -> None:
+            if not _is_of(record.url, row.url):
+                raise NotThere("the record there is of another URL")  # in another file with this name
+
         reasons: list[str] = []
         faults: list[str] = []
         failure: type[SourceFailed] = NotThere
         for place in await self._places(filename):
             try:
                 pieces = self._pieces(place, int(offset), size)
-                record = await read_record(pieces, pieces.aclose, f"{filename} {offset}", is_stored=True)
-                async with ClosedOnFailure(record.close):
-                    if not _is_of(record.url, row.url):
-                        raise SourceFailed("the record there is of another URL")
+                where = f"{filename} {offset}"
+                record = await read_record(pieces, pieces.aclose, where, is_stored=True, check=check)
                 record.body = _named(record.body, filename)
                 record.reported = "; ".join(faults)
                 return record

@@ -17,7 +17,7 @@ from typing import IO
 
 from anyio import to_thread
 
-from archec.access.errors import SourceFailed
+from archec.access.errors import NotThere, SourceFailed
 from archec.access.stamps import iso_date, of_date
 from archec.server.responses import in_pieces, nothing
 from archec.warc.framing import BlockDigest
@@ -49,6 +49,13 @@ class TruncatedRecord(SourceFailed):
 
     def __init__(self) -> None:
         super().__init__("it is truncated")
+
+
+class NoRecord(SourceFailed):
+    """A stream does not begin with a record."""
+
+    def __init__(self) -> None:
+        super().__init__("it is neither a WARC nor an ARC record")
 
 
 @dataclass(slots=True)
@@ -232,11 +239,17 @@ class ClosedOnFailure:
 
 
 async def read_record(
-    pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], place: str = "", *, is_stored: bool = False
+    pieces: AsyncIterator[bytes],
+    close: Callable[[], Awaitable[None]],
+    place: str = "",
+    *,
+    is_stored: bool = False,
+    check: Callable[[Record], None] = lambda record: None,
 ) -> Record:
     """Reads the record at the beginning of a stream. ``place`` goes into the record id of an ARC record. ``is_stored``:
     it is from a file, so that it must match the checksum of gzip or, if there is none, its digest. (Servers may send
-    records with the digests of others.) Raises SourceFailed."""
+    records with the digests of others.) ``check`` may refuse it before its body is read. Raises SourceFailed, and
+    NotThere if no record begins in a file there."""
     source = ChunkReader(pieces)
     plain = unpacked(source)
 
@@ -247,17 +260,22 @@ async def read_record(
     async with ClosedOnFailure(close_all):
         is_packed = is_stored and await source.ahead(len(_GZIP)) == _GZIP
         reader = ChunkReader(plain)
-        first = await reader.until(_LINE_END)
-        while not first.strip():
+        raw, version = b"", "WARC/1.0"
+        try:
             first = await reader.until(_LINE_END)
-        if first.startswith(b"WARC/"):
+            while not first.strip():
+                first = await reader.until(_LINE_END)
+            headers = arc_headers(first.rstrip(b"\r\n"), place) if not first.startswith(b"WARC/") else []
+        except (TruncatedRecord, NoRecord) as error:
+            if not is_stored or is_packed:
+                raise
+            raise NotThere(error.message) from error  # of another file with this name, perhaps
+        if not headers:
             raw = first + await reader.until(_EMPTY_LINE)
-            headers: Headers = parse_headers(raw.partition(b"\n")[2])
+            headers = parse_headers(raw.partition(b"\n")[2])
             version = first.strip().decode("latin-1")
             if version not in _VERSIONS:
                 raise SourceFailed("it has an unknown version of WARC")
-        else:
-            headers, raw, version = arc_headers(first.rstrip(b"\r\n"), place), b"", "WARC/1.0"
         size = _length(headers)
         http = b""
         if _has_http(headers) and size and _HTTP_HEAD.match(await reader.ahead(_MAX_START)):
@@ -266,6 +284,7 @@ async def read_record(
         if raw and not raw.endswith(END):
             raw = b""
         record = Record(headers, http, size - len(http), in_pieces(b""), close_all, version, raw)
+        check(record)
         seen = BlockDigest(record.get("WARC-Block-Digest") if is_stored else "")
         seen.update(http)
         record.body = _body(reader, record.size, seen, is_packed=is_packed)
@@ -326,7 +345,7 @@ def arc_headers(line: bytes, place: str) -> Headers:
     """Converts the header line of an ARC record to a WARC header."""
     match = _ARC.fullmatch(line)
     if match is None:
-        raise SourceFailed("it is neither a WARC nor an ARC record")
+        raise NoRecord
     url, address, stamp, mime, length = (part.decode("utf-8", "replace").strip() for part in match.groups(b""))
     url = url.replace(" ", "%20")
     is_http = url.lower().startswith(("http:", "https:"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import random
 import socket
 import time
 import zlib
@@ -675,6 +676,23 @@ def test_a_place_that_fails_is_named_also_where_another_one_has_the_record(tmp_p
                 answer = get.get(f"/{name}/resource?url={U}")
                 assert record(answer).payload == b"near"
                 assert json.loads(answer.headers.get("reserrors", "null")) == errors
+
+
+@pytest.mark.parametrize("end", [".warc", ".warc.gz"])
+def test_another_file_of_the_same_name_is_no_failure(tmp_path: Path, end: str) -> None:
+    """Whether it has another record at that place, the middle of one, or an end before it."""
+    lines = []
+    for folder, sizes in (("one", (5, 900)), ("two", (5, 50, 70, 2000, 5))):
+        crawl = Crawl(tmp_path / folder / f"a{end}")
+        for number, size in enumerate(sizes):
+            crawl.response(f"http://{folder}.org/{number}", STAMPS[0], random.Random(number).randbytes(size))
+        lines += crawl.close()
+    write_index(tmp_path / "a.cdxj", lines)
+    text = "collections: {c: {index: a.cdxj, resource: [./one, ./two]}}\naccess: {open: content}"
+    with serving(configured(tmp_path, text)) as base, client(base, "") as get:
+        for number in range(5):
+            answer = get.get(f"/c/resource?url=http://two.org/{number}")
+            assert (answer.status_code, answer.headers.get("reserrors")) == (200, None), number
 
 
 def test_a_server_that_gives_no_warc_file_in_time_is_asked_once(tmp_path: Path) -> None:
