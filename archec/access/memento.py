@@ -20,7 +20,7 @@ from starlette.responses import Response
 from archec.access.collection import Lookup
 from archec.access.exchange import HTML, JSON, answer, as_uri, errors_of
 from archec.access.ordering import MAX_SAME, spelled_first
-from archec.access.query import all_of
+from archec.access.query import Query, all_of
 from archec.access.rows import Row
 from archec.access.sources import Errors, Loss
 from archec.access.stamps import http_date, iso_date, seconds
@@ -29,6 +29,7 @@ LINK_FORMAT = "application/link-format"
 _TYPES = {"link": LINK_FORMAT, "json": JSON, "cdxj": "text/x-cdxj"}
 _PAGE = 10_000
 """Maximum number of mementos on a page of a TimeMap."""
+_END_OF_TIME = "99991231235959"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,10 @@ class View(NamedTuple):
 async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     """Returns the memento nearest to a time (the newest without one) with its neighbours, or None if there are no
     mementos."""
-    if any(step.remote for step in lookup.collection.steps):  # one query, so that other servers are queried once
+    remote = [source for step in lookup.collection.steps for source in step.remote]
+    if remote:  # one query, so that other servers are queried once
+        if lookup.viewer.rules.are_trivial and all(source.type != "memento" for source in remote):
+            return await _among_nearest(lookup, url, stamp)
         return await to_thread.run_sync(_around, await lookup.rows(all_of(url)), url, stamp)
     lookup = await lookup.in_step_of(all_of(url))
     chosen = await nearest(lookup, url, stamp)
@@ -90,8 +94,25 @@ async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
     return View(chosen, first, last, before, after)
 
 
+async def _among_nearest(lookup: Lookup, url: str, stamp: str) -> View | None:
+    """As :func:`view`, from as many captures as other servers send at most. Only if there are more, they are also asked
+    for the first and the last."""
+    rows = await to_thread.run_sync(_ascending, await lookup.rows(_nearest_first(lookup, url, stamp)))
+    around = _around(iter(rows), url, stamp)
+    if around is None or len(rows) < MAX_SAME:
+        return around
+    from_first, from_last = (replace(all_of(url, end), may_push_limit=True) for end in ("", _END_OF_TIME))
+    first = await lookup.first(from_first)
+    last = await lookup.first(from_last) if stamp else None
+    return around._replace(first=first or around.first, last=last or around.last)
+
+
+def _ascending(rows: Iterator[Row]) -> list[Row]:
+    return sorted(rows, key=attrgetter("line"))
+
+
 def _around(found: Iterator[Row], url: str, stamp: str) -> View | None:
-    """As :func:`view`, from the rows of all captures."""
+    """As :func:`view`, from ascending rows: those of all captures, or of the nearest."""
     around: View | None = None
     wanted, least = seconds(stamp) if stamp else 0.0, 0.0
     for timestamp, of_one_time in groupby(found, attrgetter("timestamp")):
@@ -262,8 +283,13 @@ def _as_cdxj(at: Addresses, page: _Page) -> str:
 
 async def nearest(lookup: Lookup, url: str, stamp: str) -> Row | None:
     """Returns the capture nearest to a time, or the newest without one; of several at one time, that of this URL."""
-    query = replace(all_of(url, stamp, reverse=not stamp), limit=MAX_SAME)  # other servers need not send all
-    return next(spelled_first(await lookup.rows(query), url), None)
+    return next(spelled_first(await lookup.rows(_nearest_first(lookup, url, stamp)), url), None)
+
+
+def _nearest_first(lookup: Lookup, url: str, stamp: str) -> Query:
+    """The query for the captures nearest to a time, or the newest without one. Other servers need not send all."""
+    query = all_of(url, stamp, reverse=not stamp)
+    return replace(query, limit=MAX_SAME, may_push_limit=lookup.viewer.rules.are_trivial)
 
 
 async def available(lookup: Lookup, at: Addresses, stamp: str, given: str) -> Response:

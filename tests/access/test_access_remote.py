@@ -226,7 +226,7 @@ def test_the_first_captures_do_not_take_all_of_another_server(there: Archives, g
     there.asked.clear()
     newest = get.get(f"/wayback/available?url={U}").json()["archived_snapshots"]["closest"]
     assert newest["timestamp"] == STAMPS[1]
-    assert "limit" not in there.asked[0][1]
+    assert [parse_qs(urlsplit(path).query)["limit"] for _, path, _, _ in there.asked] == [["1000"]]
 
 
 @pytest.mark.parametrize("most", [4, 100_000], ids=["long", "short"])
@@ -630,14 +630,15 @@ def test_collections_of_other_archives_are_named_in_the_query(get: httpx.Client,
     assert found(get, "colls", "sources=p")[0]["live_url"] == f"{there.url}//{STAMPS[0]}id_/{U}"
 
 
-def test_a_timegate_that_answers_itself_asks_an_index_for_all_and_for_the_nearest(
+def test_a_timegate_that_answers_itself_asks_an_index_for_the_nearest(
     get: httpx.Client, there: Archives
 ) -> None:
     there.asked.clear()
     answer = get.get(f"/pywb/id_/{U}", headers={"Accept-Datetime": "Wed, 01 Jan 2014 00:00:00 GMT"})
     assert answer.status_code == 200, answer.text
-    closest = [parse_qs(urlsplit(path).query).get("closest") for _, path, _, _ in there.asked if "id_/" not in path]
-    assert closest == [None, [answer.headers["content-location"].partition("/pywb/")[2][:14]]]
+    asked = [parse_qs(urlsplit(path).query) for _, path, _, _ in there.asked if "id_/" not in path]
+    wanted = [["20140101000000"], [answer.headers["content-location"].partition("/pywb/")[2][:14]]]
+    assert ([one["closest"] for one in asked], asked[0]["limit"]) == (wanted, ["1000"])
 
 
 def test_a_server_that_gives_no_record_in_time_is_asked_once(get: httpx.Client, there: Archives) -> None:
