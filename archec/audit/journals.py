@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
-from archec.archive.journal_records import records_in
+from archec.archive.journal_records import records, records_in
 from archec.archive.recovery import not_of_this_store
 from archec.audit.disk import OutOfPlace
 from archec.audit.expected import Amount, amount_of, names_something
@@ -196,12 +197,18 @@ def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> N
             has_all = has_all_of(packed, plain)
             if has_all:
                 report(Finding("journal-twice", path, "its compressed form is there, too, and has all of it"))
-            elif has_all is None and is_whole(packed):
-                out_of_place(Finding("unexpected", path, "is damaged; its compressed form is whole"), f"{RUNS}/{name}")
+            elif (wrong := "is damaged" if has_all is None else _of_another_run(plain)) and is_whole(packed):
+                out_of_place(Finding("unexpected", path, f"{wrong}; its compressed form is whole"), f"{RUNS}/{name}")
             else:
                 report(Finding("journal-damaged", path, "its compressed form is there, too, and lacks some of it"))
         elif (layout.runs / name).is_symlink() or not (layout.runs / name).is_file():
             report(Finding("journal-damaged", path, "is not a file"))
+
+
+def _of_another_run(plain: Path) -> str:
+    """Whose the plain form of a journal is, if it is another run's; empty if not."""
+    start = next(records(plain, RunStart), None)
+    return f"is that of run {start.tist}" if start is not None and start.tist != run_of(f"{RUNS}/{plain.name}") else ""
 
 
 def run_of(path: str) -> int:

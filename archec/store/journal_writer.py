@@ -206,7 +206,7 @@ def tidy(layout: Layout) -> int:
         if not plain.exists():
             continue
         if not has_all_of(packed, plain):
-            hint = "'archec check --fix' moves it to quarantine if it is damaged and the other is whole"
+            hint = "'archec check --fix' moves it to quarantine if it is damaged or another run's, and the other whole"
             raise CorruptJournal(f"{plain}: differs from its finished form", hint=hint)
         with open_directory(layout.runs) as dir_fd:
             disk.fsync_dir(dir_fd, str(layout.runs))

@@ -487,14 +487,14 @@ def test_with_mongodb(mongodb_url: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert codes(verified(world)[1]) == ["corrupt"]
 
 
-@pytest.mark.parametrize("damage", ["a bit", "a pipe"])
+@pytest.mark.parametrize("damage", ["a bit", "a pipe", "another run"])
 def test_a_damaged_plain_form_of_a_journal_is_moved_away(world: World, damage: str) -> None:
     """The compressed form is whole, and counts."""
-    packed = min(world.layout.runs.glob("*.jsonl.gz"))
+    packed, *_, other = sorted(world.layout.runs.glob("*.jsonl.gz"))
     plain = packed.with_suffix("")
     data = bytearray(gzip.decompress(packed.read_bytes()))
     data[100] ^= 4
-    plain.write_bytes(data)
+    plain.write_bytes(data if damage == "a bit" else gzip.decompress(other.read_bytes()))
     if damage == "a pipe":
         plain.unlink()
         os.mkfifo(plain)
