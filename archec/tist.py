@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import lru_cache
 
-from archec.errors import BadName
+from archec.errors import ArchecError, BadName
 
 MAX_TIST = 253402300799
 """9999-12-31T23:59:59Z, the last second that :func:`iso` can print."""
@@ -27,9 +27,12 @@ def stamp(previous: int | None = None, *, clock: Callable[[], float] = time.time
     """A new software tist: now, or one second after ``previous`` if the clock has not passed it.
 
     Software tists strictly increase from run to run (design, section 1), even if two runs start
-    within one second or the machine's clock was set back.
+    within one second or the machine's clock was set back. Raises :class:`ArchecError` if the clock
+    says what no tist can say.
     """
     now = int(clock())
+    if not 0 <= now <= MAX_TIST:
+        raise ArchecError("the clock of this machine is before 1970 or after 9999", hint="set the clock")
     return now if previous is None or now > previous else previous + 1
 
 

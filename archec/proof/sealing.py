@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from archec.proof.seal_file import Seal, SealFile
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals
 from archec.store.layout import Layout
-from archec.tist import iso
+from archec.tist import iso, stamp
 from archec.units import counted
 
 
@@ -80,7 +79,7 @@ def make_seal(config: Config, layout: Layout, meter: Meter, warn: Callable[[str]
         remember(memory, state)
     except StorageFailed as error:
         warn(f"{error.message}; the next seal reads all journals again: make {memory.parent} writable")
-    seal = state.seal(origin, int(time.time()))
+    seal = state.seal(origin, stamp())
     return SealFile(seal, key.sign(seal.note()) if key is not None else seal.note())
 
 

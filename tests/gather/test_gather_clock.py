@@ -116,6 +116,16 @@ def test_an_ingest_checks_the_clock_too(config: Config) -> None:
     assert len(journals(open_layout(config.store_path))) == len(known) + 1
 
 
+@pytest.mark.parametrize("moment", [-5 * DAY, 300_000_000_000])
+def test_a_clock_that_no_tist_can_say_stamps_nothing(config: Config, moment: float) -> None:
+    ingest = ("fileset", "ingest", "http://127.0.0.1/")
+    for command in (("gather", "--no-fetch"), ingest, ("seal", "-o", config.base / "seal")):
+        done = archec_cli(config, *command, env=clock_ahead(moment - time.time()))
+        assert (done.code, "is before 1970 or after 9999 (set the clock)" in done.err) == (1, True), done.err
+        assert journals(open_layout(config.store_path)) == []
+    assert archec_inline(config, "check").code == 0
+
+
 def test_after_a_run_from_the_future_all_goes_on(config: Config, site: Site) -> None:
     """The first run has a clock of another decade. Then tists go on by seconds, and visits are due by the clock."""
     site["/a"], site["/b"] = pdf("a"), pdf("b")
