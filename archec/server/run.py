@@ -58,6 +58,9 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = _JoinedWrites(transport)
         self._http.connection_made(cast(asyncio.Transport, self._transport))
+        if self._http.client is not None:  # one of IPv4 is ::ffff:192.0.2.1 to a socket of IPv6
+            host, port = self._http.client
+            self._http.client = (host.removeprefix("::ffff:"), port)
 
     def data_received(self, data: bytes) -> None:
         """Passes it on, or closes the connection if a head is too large and still incomplete. :func:`limited` refuses
@@ -134,20 +137,26 @@ class _JoinedWrites:
 
 def listen(config: ServerConfig) -> socket.socket:
     """Returns a socket that listens on the configured host and port. Raises :class:`ConfigError`."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    # asyncio sets TCP_NODELAY on accepted connections only if the protocol is stated here.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    where = f"cannot listen on {config.host}, port {config.port}"
+    hint = "set server.host and server.port, or give --host and --port"
+    try:
+        host = config.host.strip("[]") or "0.0.0.0"
+        # asyncio sets TCP_NODELAY on accepted connections only if the protocol is stated here.
+        found = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"{where}: {getattr(error, 'strerror', None) or error}", hint=hint) from error
+    family, kind, protocol, _, address = min(found, key=lambda one: one[0])  # of a name that has both: IPv4
+    listener = socket.socket(family, kind, protocol)
     try:
         # Inherited by accepted connections: the kernel closes one whose client reads nothing for this long.
         patience = max(1, round(config.send_timeout * 1000))
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(patience, 1 << 30))
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((config.host, config.port))
+        listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        where = f"cannot listen on {config.host}, port {config.port}: {error.strerror or error}"
-        raise ConfigError(where, hint="set server.host and server.port, or give --host and --port") from error
+        raise ConfigError(f"{where}: {error.strerror or error}", hint=hint) from error
     return listener
 
 

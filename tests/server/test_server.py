@@ -14,7 +14,7 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import httpx
 import pytest
@@ -259,6 +259,48 @@ def rss(process: int) -> int:
 def test_a_port_that_is_taken() -> None:
     with listen(LOCAL) as taken, pytest.raises(ConfigError, match="cannot listen on"):
         listen(dataclasses.replace(LOCAL, port=taken.getsockname()[1]))
+
+
+@pytest.fixture
+def ipv6() -> None:
+    """Skips a test where there is no IPv6."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+
+
+@pytest.mark.usefixtures("ipv6")
+@pytest.mark.parametrize("host", ["::", "[::1]", "::1"])
+def test_addresses_of_ipv6_with_and_without_brackets(host: str) -> None:
+    with serving(Sample(), config=dataclasses.replace(LOCAL, host=host)) as port:
+        assert httpx.get(f"http://[::1]:{port}/healthz", trust_env=False).status_code == 200
+
+
+@pytest.mark.usefixtures("ipv6")
+def test_a_name_of_ipv6_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = socket.getaddrinfo
+
+    def of_ipv6(host: str, *words: Any, **options: Any) -> Any:
+        return found("::1" if host == "six.example" else host, *words, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", of_ipv6)
+    with listen(dataclasses.replace(LOCAL, host="six.example")) as listener:
+        assert listener.family == socket.AF_INET6
+
+
+@pytest.mark.usefixtures("ipv6")
+def test_a_client_and_a_proxy_of_ipv4_are_that_on_a_socket_of_ipv6(tmp_path: Path) -> None:
+    config = dataclasses.replace(LOCAL, host="::", trusted_proxies=("127.0.0.1/32",))
+    try:
+        log_accesses("access.log", tmp_path)
+        with serving(Sample(), config=config) as port:
+            for headers in ({}, {"X-Forwarded-For": "192.0.2.7"}):
+                httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False, headers=headers)
+        lines = (tmp_path / "access.log").read_text().splitlines()
+    finally:
+        log_accesses("", tmp_path)
+    assert [line.split()[0] for line in lines] == ["127.0.0.1", "192.0.2.7"]
 
 
 def test_access_log_to_a_file(tmp_path: Path) -> None:
