@@ -12,13 +12,14 @@ import ipaddress
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from archec.config.collections import CollectionConfig, Misfit, nearest, read_collections
 from archec.errors import BadName
-from archec.ids import normalise_handle, normalise_url
+from archec.ids import host_of, normalise_handle, normalise_url
 from archec.units import parse_duration, parse_share, parse_size
 
 _RATE = re.compile(r"([1-9][0-9]{0,6})/(s|min|h)")
@@ -117,13 +118,22 @@ def _networks(value: Any) -> Any:
 
 
 def _denials(value: Any) -> Any:
-    """Groups with lists of hosts, urls and networks; hosts in lower case."""
+    """Groups with lists of hosts, urls and networks."""
     if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
         return value
     readers: dict[str, Callable[[Any], Any]] = {
-        "hosts": _lower, "urls": _listed, "networks": lambda item: _networks(_listed(item)),
+        "hosts": _hosts, "urls": _listed, "networks": lambda item: _networks(_listed(item)),
     }  # fmt: skip
     return [{key: readers[key](item) if key in readers else item for key, item in group.items()} for group in value]
+
+
+def _web(value: Any) -> Any:
+    """A URL without the slashes at its end. Raises BadName if it has no valid host or port."""
+    if not isinstance(value, str):
+        return value
+    if value.startswith(("http://", "https://")):
+        normalise_url(value)
+    return value.rstrip("/")
 
 
 def _formats(value: Any) -> Any:
@@ -134,7 +144,8 @@ def _formats(value: Any) -> Any:
 
 
 def _collection(name: str, group: dict[Any, Any]) -> dict[Any, Any]:
-    return {key: item if key == "title" else _lower(item) for key, item in group.items()}
+    readers: dict[str, Callable[[Any], Any]] = {"title": lambda item: item, "hosts": partial(_hosts, with_ports=True)}
+    return {key: readers.get(key, _lower)(item) for key, item in group.items()}
 
 
 def _off(value: Any) -> float:
@@ -195,6 +206,23 @@ def _is_host(value: str) -> bool:
     with suppress(BadName):
         return bool(re.fullmatch(_HOST_ALONE, normalise_url(f"http://{value}/")))
     return False
+
+
+def _hosts(value: Any, *, with_ports: bool = False) -> Any:
+    """Names and addresses of hosts as normalised URLs have them: what is written otherwise would match none."""
+    items = _listed(value)
+    if not isinstance(items, list):
+        return items
+    return [_host_in_urls(item, with_ports) if isinstance(item, str) else item for item in items]
+
+
+def _host_in_urls(text: str, with_ports: bool) -> str:
+    bare = text.count(":") > 1 and not text.startswith("[")
+    with suppress(BadName):
+        url = normalise_url(f"http://[{text}]/" if bare else f"http://{text}/")
+        if re.fullmatch("http://[^/]+/" if with_ports else _HOST_ALONE, url):
+            return host_of(url).rstrip(".")
+    raise ValueError(f"{text!r} is not the name or the address of a host, such as example.org")
 
 
 def _is_handle(value: str) -> bool:
@@ -285,7 +313,7 @@ Web = Annotated[
     _must_be(
         "an http:// or https:// URL without a query, or empty",
         r"(https?://[A-Za-z0-9.\[\]:_-]+(/[A-Za-z0-9._~%/-]*)?)?",
-        read=lambda value: value.rstrip("/") if isinstance(value, str) else value,
+        read=_web,
     ),
 ]
 Database = Annotated[
@@ -311,7 +339,7 @@ Stamp = Annotated[
 Email = Annotated[str, _must_be("an email address", r"[^\s@<>&]+@([^\s@.<>&]+\.)+[^\s@.<>&]+")]
 
 RobotsTags = Annotated[Literal["record", "obey"], _must_be("'record' or 'obey'")]
-Hosts = Annotated[tuple[str, ...], _must_be("a list of hosts such as [papers.example.org]", read=_lower)]
+Hosts = Annotated[tuple[str, ...], _must_be("a list of hosts such as [papers.example.org]", read=_hosts)]
 Denials = Annotated[
     tuple[Denial, ...],
     _must_be("a list of groups with hosts, urls, networks (each a list) and a reason", read=_denials),

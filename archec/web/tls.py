@@ -68,7 +68,8 @@ class Tls:
         insecure_hosts: Sequence[str] = (),
         trust: Callable[[], ssl.SSLContext] = trusted,
     ) -> None:
-        self._old, self._insecure, self._trust = old, frozenset(insecure_hosts), trust
+        self._old, self._trust = old, trust
+        self._insecure = frozenset(host.strip("[]") for host in insecure_hosts)
         self._contexts: dict[Needs, ssl.SSLContext] = {}
         self._needs: OrderedDict[str, Needs] = OrderedDict()
         self._issuers: dict[str, bytes] = {}

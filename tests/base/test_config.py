@@ -43,6 +43,13 @@ def test_an_empty_file_is_all_defaults(tmp_path: Path) -> None:
         ("lost_grace: soon", "not a duration"),
         ("name: [x]", "must be text"),
         ("? [a]\n: b", "c.yaml:1"),
+        ("server: {url: 'http://[::1'}", "broken IPv6 host"),
+        ("server: {url: 'http://::1'}", "no valid host"),
+        ("oai: {baseURL: 'http://example.org:70000/oai'}", "a port that is not a number up to 65535"),
+        ("fetch: {deny: [{hosts: ['*.example.org']}]}", "'*.example.org' is not the name or the address of a host"),
+        ("fetch: {deny: [{hosts: ['http://example.org/']}]}", "is not the name or the address of a host"),
+        ("fetch: {insecure_hosts: ['example.org:443/']}", "is not the name or the address of a host"),
+        ("oai: {collections: {a: {hosts: ['example.org/a']}}}", "is not the name or the address of a host"),
     ],
 )
 def test_what_is_refused_and_how(text: str, told: str, tmp_path: Path) -> None:
@@ -51,6 +58,18 @@ def test_what_is_refused_and_how(text: str, told: str, tmp_path: Path) -> None:
     assert told in str(caught.value)
     assert "c.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_hosts_are_compared_as_urls_have_them(tmp_path: Path) -> None:
+    given = "[Bücher.example, example.org., '::1', '[2001:DB8:0::1]']"
+    hosts = ("xn--bcher-kva.example", "example.org", "[::1]", "[2001:db8::1]")
+    config = parse(
+        f"fetch: {{insecure_hosts: {given}, deny: [{{hosts: {given}}}]}}\n"
+        "oai: {collections: {a: {hosts: ['Example.org:8080', '[::1]:81', Bücher.example]}}}",
+        tmp_path / "c.yaml",
+    )
+    assert config.fetch.insecure_hosts == config.fetch.deny[0].hosts == hosts
+    assert config.oai.collections[0].hosts == ("example.org:8080", "[::1]:81", "xn--bcher-kva.example")
 
 
 def test_where_the_file_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
