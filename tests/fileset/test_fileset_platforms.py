@@ -1279,6 +1279,7 @@ def test_a_doi_of_another_publisher_is_no_id_of_a_record() -> None:
         (ZenodoHelper(PlatformConfig(api="http://zenodo.lan")), "http://zenodo.lan/api/records/7", True),
         (ZenodoHelper(PlatformConfig(api="http://zenodo.lan")), "http://zenodo.org/api/records/7", False),
         (ZenodoHelper(PlatformConfig(hosts=("127.0.0.1:99",))), "http://127.0.0.1:99/api", True),
+        (ZenodoHelper(PlatformConfig(hosts=("[::1]:99",))), "http://[::1]:99/api", True),
         (ZenodoHelper(PlatformConfig(hosts=("127.evil.example",))), "http://127.evil.example/", False),
     ],
 )

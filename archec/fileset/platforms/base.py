@@ -37,7 +37,7 @@ from archec.web.door import WebError, located
 MOST_FILES = 100_000
 """The most files that are read of a platform's list."""
 _MOST_PAGES = 5000
-_LOOPBACK = re.compile(r"(?:127(?:\.[0-9]{1,3}){3}|localhost)(?::[0-9]+)?\Z")
+_LOOPBACK = re.compile(r"(?:127(?:\.[0-9]{1,3}){3}|\[::1\]|localhost)(?::[0-9]+)?\Z")
 UUID = r"(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 """The pattern of a UUID in a URL, in either case."""
 _ITEM_NAME = re.compile("[^A-Za-z0-9_.-]+")
