@@ -25,6 +25,8 @@ _FAULTS = (sqlite3.Error, OverflowError, UnicodeError)
 """What SQLite and its binding raise."""
 _LEAST_FREE = 1_000_000
 """Free bytes below which an input/output error is treated as a full disk."""
+_LEAST_INODES = 2
+"""Free inodes below which SQLite cannot create its -wal and -shm."""
 _LONGEST = 500
 """Bytes of a path that SQLite takes, with those of the files next to it."""
 _LEAST_INDEX = 32768
@@ -159,8 +161,8 @@ class Database(Closing):
     def _error(self, error: Exception) -> ArchecError:
         path, text = self.path, str(error)
         name, kind, damaged, _ = self.role
-        if "disk is full" in text or ("disk I/O" in text and is_full(path)):
-            hint = "free some space and start again; everything committed is kept"
+        if "disk is full" in text or (is_full(path) and ("disk I/O" in text or _lacks_inodes(path))):
+            hint = "free some space, or inodes (see 'df -i'), and start again; everything committed is kept"
             return StorageFull(f"{path}: no space left for {name}", hint=hint)
         if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError, OverflowError, UnicodeEncodeError)):
             return (self.role.refusal or kind)(f"{path}: a value cannot be stored in {name}: {error}")
@@ -224,7 +226,7 @@ def has_log(path: Path) -> bool:
 
 def _uri(path: Path, *, create: bool, read_only: bool) -> str:
     mode, more = "rwc" if create else "rw", ""
-    if read_only and unwritable(path):
+    if read_only and (unwritable(path) or _lacks_inodes(path)):
         mode, more = "ro", "" if _is_live(path) else "&immutable=1"
     elif read_only and has_log(path) and not _lacks_index(path):
         # SQLite removes -wal and -shm after a reader that could have written; after a read-only one it leaves them.
@@ -249,8 +251,17 @@ def _lacks_index(path: Path) -> bool:
 
 
 def is_full(path: Path) -> bool:
-    """Whether there is next to no space left for the SQLite file at ``path``."""
+    """Whether there is next to no space left for the SQLite file at ``path`` and the files next to it."""
     try:
-        return shutil.disk_usage(path.parent).free < _LEAST_FREE
+        return shutil.disk_usage(path.parent).free < _LEAST_FREE or _lacks_inodes(path)
     except OSError:
         return False
+
+
+def _lacks_inodes(path: Path) -> bool:
+    """Whether there are too few inodes left. Some file systems do not count them."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_files > 0 and disk.f_favail < _LEAST_INODES

@@ -275,12 +275,13 @@ def committing(archive: Archive, run: int) -> Iterator[Committer]:
 
 
 def check_space(layout: Layout, min_free: float) -> None:
-    """Raises StorageFull if a smaller share of the disk is free."""
+    """Raises StorageFull if a smaller share of the disk or of its inodes is free."""
     with storage_errors(layout.root):
         disk = os.statvfs(layout.root)
-    if disk.f_bavail < min_free * disk.f_blocks:
+    of = "the disk" if disk.f_bavail < min_free * disk.f_blocks else "the disk's inodes"
+    if of == "the disk" or disk.f_favail < min_free * disk.f_files:
         raise StorageFull(
-            f"{layout.root}: less than {min_free:.1%} of the disk is free",
+            f"{layout.root}: less than {min_free:.1%} of {of} is free",
             hint="free some space, or lower min_free, then gather again",
         )
 

@@ -120,7 +120,8 @@ def _disk(disk: DiskSpace, min_free: float) -> str:
     if not disk.size:
         return "unknown"
     inodes = f", {disk.inodes_free:,} inodes free" if disk.inodes else ""
-    low = ", LOW: runs stop" if disk.free < min_free * disk.size else ""
+    is_low = disk.free < min_free * disk.size or disk.inodes_free < min_free * disk.inodes
+    low = ", LOW: runs stop" if is_low else ""
     return f"{human_size(disk.free)} free of {human_size(disk.size)} ({disk.free / disk.size:.0%}){inodes}{low}"
 
 

@@ -267,7 +267,9 @@ class Config:
     max_files: t.Count = setting(0, "Maximum number of files to fetch in a run; 0: no limit.")
     max_bytes: t.Size = setting(0, "Maximum number of bytes to receive in a run, headers included; 0: no limit.")
     max_time: t.Duration = setting(0.0, "Maximum time to fetch in a run; 0: no limit.", 0)
-    min_free: t.Share = setting(0.01, "A run stops cleanly when less than this share of the disk is free.", "1%")
+    min_free: t.Share = setting(
+        0.01, "A run stops cleanly when less than this share of the disk or its inodes is free.", "1%"
+    )
     fetch: FetchConfig = group(FetchConfig, "Fetching files.")
     text: TextConfig = group(TextConfig, "Extracting text from files.")
     server: ServerConfig = group(ServerConfig, "The HTTP server, 'archec serve'.")

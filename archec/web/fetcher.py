@@ -444,7 +444,7 @@ class _Outbox:
 
     def fatal(self, error: StorageFull | StorageFailed) -> None:
         self.flush()
-        self._send(Fatal(isinstance(error, StorageFull), error.message))
+        self._send(Fatal(isinstance(error, StorageFull), error.message, error.hint))
 
     def flush(self) -> None:
         if self._timer is not None:

@@ -322,7 +322,7 @@ class FetchPool:
                 self._ready.append(hop)
             self._hand_out(slot)
         elif self._error is None:
-            self._error = (StorageFull if message.full else StorageFailed)(message.message)
+            self._error = (StorageFull if message.full else StorageFailed)(message.message, hint=message.hint)
 
     def _remove(self, slot: _FetchSlot, grace: float = 0.0) -> None:
         if slot.process is not None:

@@ -143,6 +143,7 @@ class Fatal(Struct, array_like=True, tag=5, frozen=True):
 
     full: bool
     message: str
+    hint: str
 
 
 ToWorker: Any = Tasks | HostsKnown | Stop

@@ -98,6 +98,19 @@ def test_a_full_disk_can_be_read(tmp_path: Path) -> None:
                     pass
 
 
+def test_a_disk_without_inodes_can_be_read(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "size=2m,nr_inodes=4") as place:
+        with made(place / "x") as database, database.transaction() as db:
+            db.execute("INSERT INTO words VALUES ('x')")
+        for n in range(2):
+            (place / f"other{n}").touch()
+        with pytest.raises(StorageFull, match="no space left") as raised:
+            made(place / "x")
+        assert "df -i" in raised.value.hint
+        with Database(place / "x", ROLE, read_only=True) as database:
+            assert database.fetch("SELECT * FROM words") == [("x",)]
+
+
 def test_a_write_that_the_file_system_refuses(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with made(tmp_path / "x") as database:

@@ -493,6 +493,27 @@ def test_a_disk_that_is_kept_from_getting_full(folder: Path) -> None:
         check(config)
 
 
+def test_inodes_are_kept_free_like_space(folder: Path) -> None:
+    with small_disk(folder / "small", "size=20m,nr_inodes=200") as place:
+        config = make(folder / "archive", {"object_store": str(place / "archive"), "min_free": "50%"})
+        for n in range(120):
+            (place / str(n)).touch()
+        done = archec_inline(config, "gather", "-f", many(folder / "RePEc_2001-01-01.tar", 5), "--no-fetch")
+        assert (done.code, "less than 50.0% of the disk's inodes is free" in done.err) == (1, True), done
+        assert b"LOW: runs stop" in archec_inline(config, "status").out
+
+
+def test_inodes_that_run_out_while_fetching(folder: Path, site: Site) -> None:
+    with small_disk(folder / "small", "size=20m,nr_inodes=60") as place:
+        config = make(folder / "archive", {"object_store": str(place / "archive"), "min_free": "0%"})
+        for n in range(30):
+            site[f"/{n}"] = Answer(200, b"%d" % n, {"Content-Type": "application/octet-stream"})
+        write_papers(config, [site.url(f"/{n}") for n in range(30)])
+        done = archec_inline(config, "gather")
+        assert (done.code, "inodes (see 'df -i')" in done.err) == (1, True), done
+        check(config)
+
+
 def test_checks_where_no_space_is_left_find_what_there_is(folder: Path) -> None:
     with small_disk(folder / "small", "size=8m") as place:
         config = make(place / "archive")
