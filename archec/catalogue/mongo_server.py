@@ -79,6 +79,9 @@ _DENIED = {
 }
 """Unauthorized and AuthenticationFailed, and what to do about them."""
 
+_UNUSABLE = (PyMongoError, BSONError, OSError, ValueError, TypeError)
+"""Errors about a URL; OSError about the files of certificates that it names."""
+
 _FULL = {14031}
 """OutOfDiskSpace."""
 
@@ -103,13 +106,25 @@ def connect(url: str, *, waits: bool = True) -> Database[Document]:
         return client.get_default_database(
             _DATABASE, write_concern=concern, read_preference=ReadPreference.PRIMARY
         )
-    except (PyMongoError, BSONError, ValueError, TypeError) as error:
-        # pymongo's message may contain parts of a password that was not escaped.
-        reason = "" if "@" in url else f": {error}"
+    except _UNUSABLE as error:
+        reason = f": {error}" if "@" not in url or _is_of_options(error, shown) else ""
         raise ConfigError(
             f"{shown!r} cannot be used as a MongoDB URL{reason}",
             hint="mongodb://USER:PASSWORD@HOST:27017/DATABASE; in user and password, / : ? # [ ] @ % are escaped",
         ) from None
+
+
+def _is_of_options(error: Exception, shown: str) -> bool:
+    """Whether pymongo says the same of a URL with another user and password. Otherwise it may contain parts of a
+    password that was not escaped."""
+    url = shown.replace("***@", "name:password@", 1)
+    try:
+        if url.startswith("mongodb:"):
+            parse_uri(url, warn=False)
+        MongoClient(url, connect=False).close()
+    except _UNUSABLE as other:
+        return str(other) == str(error)
+    return False
 
 
 def open_database(url: str, *, waits: bool = True) -> tuple[Database[Document], str]:
@@ -133,7 +148,7 @@ def _ping(client: MongoClient[Document], shown: str) -> None:
     except ConnectionFailure as error:
         raise CatalogueGone(
             f"{shown}: no MongoDB server answers there within {patience:g} s: {_brief(error)}",
-            hint="check that mongod is running, and host and port",
+            hint="check that mongod is running, host and port, and tls and tlsCAFile if it uses TLS",
         ) from error
     except PyMongoError as error:
         raise _translate(error, shown) from error

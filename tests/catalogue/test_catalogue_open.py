@@ -42,6 +42,21 @@ def test_no_error_shows_a_password(url: str, tmp_path: Path) -> None:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("authSuorce=admin", "Unknown option"),
+        ("connectTimeoutMS=soon", "connecttimeoutms"),
+        ("tls=true&tlsCAFile=/nowhere/ca.pem", "not readable"),
+        ("tls=true&tlsCAFile=/dev/null", "certificate"),
+    ],
+)
+def test_what_is_wrong_with_the_options_of_a_url_with_a_password(options: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"MongoDB URL: .*{told}") as caught:
+        open_catalogue(f"mongodb://user:s3cret@127.0.0.1:1/db?{options}", base=tmp_path)
+    assert "s3cret" not in str(caught.value)
+
+
 def test_redact() -> None:
     assert redact("mongodb:u:p@h/d") == "***@h/d"
     assert redact("mongodb://u:p@h:1,i:2/d?x=1") == "mongodb://***@h:1,i:2/d?x=1"
