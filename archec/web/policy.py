@@ -179,7 +179,8 @@ class Proxies:
         if self._fixed is not None:
             return self._fixed
         proxy = self._by_scheme.get(scheme)
-        if proxy is None or self._bypasses(netloc, self._environment):
+        names = (netloc, netloc[1:].partition("]")[0]) if netloc.startswith("[") else (netloc,)  # NO_PROXY=::1
+        if proxy is None or any(self._bypasses(name, self._environment) for name in names):
             return None
         return proxy
 

@@ -178,3 +178,12 @@ def test_tls_is_verified(tmp_path: Path, tls: ssl.TLSVersion) -> None:
 def test_tls_with_a_server_that_has_none(hostile: Hostile, tmp_path: Path) -> None:
     hop = fetch_one(tmp_path, hostile.url("/ok", scheme="https"), settings(retries=0))
     assert hop.outcome in (Outcome.UNREACHABLE, Outcome.TIMEOUT)
+
+
+@pytest.mark.parametrize("exempt", ["::1", "[::1]", "[::1]:8080"])
+def test_an_address_of_ipv6_in_no_proxy(exempt: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://[2001:db8::1]:3128")
+    monkeypatch.setenv("NO_PROXY", f"localhost,{exempt}")
+    proxies = Proxies()
+    assert proxies.choose("http", "[::1]:8080") is None
+    assert proxies.choose("http", "[::2]:8080") is not None
