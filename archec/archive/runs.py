@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from archec.archive.claims import judge_again
 from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.evidence import evidence_of
 from archec.archive.journal_records import records, records_in
@@ -23,7 +24,6 @@ from archec.archive.opening import Archive
 from archec.archive.recovery import LastRun, last_run
 from archec.archive.report import Report, RunReport, kept_bytes
 from archec.archive.retracted_visits import conclude_without
-from archec.archive.revision import judge_again
 from archec.archive.unfinished_downloads import left_parts
 from archec.catalogue.documents import built, read
 from archec.catalogue.interface import Catalogue

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from archec import __version__
-from archec.archive.claims import last_shown
+from archec.archive.claims import judge_again, last_shown
 from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.evidence import evidence_of
 from archec.archive.file_loss import loss_of
@@ -20,7 +20,6 @@ from archec.archive.opening import Archive, locked
 from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
-from archec.archive.revision import judge_again
 from archec.archive.runs import end_run, known_run, newest_gathering, next_run, read_clock, run_named
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import Record, Retraction, RunStart

@@ -12,12 +12,11 @@ from operator import attrgetter
 import msgspec
 
 from archec.archive.absence import coverage_set, directory_of
-from archec.archive.claims import Judgement, Verdict, claim_of, judged, said, verdict_after
+from archec.archive.claims import Judgement, Verdict, claim_of, concluded, judged, said, verdict_after
 from archec.archive.commit import CommitItem
 from archec.archive.evidence import Evidence, evidence_of
 from archec.archive.held_back import held_back_record, journalled
 from archec.archive.recovery import tobis_in_journals
-from archec.archive.revision import concluded
 from archec.catalogue.documents import ObiState
 from archec.catalogue.fold import merged
 from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, SetAdded
