@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from archec.archive.absence import ELSEWHERE, HELD_BACK, Look, NotJudged, hides
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.evidence import Evidence
+from archec.archive.evidence import ELSEWHERE, HELD_BACK, Evidence, Look, NotJudged, hides
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Claim, DataSet, Note, Obi, Version
@@ -191,7 +190,7 @@ class Explanation:
 
     ``state`` is the sha256 of the template at ``place``; None if there is none. ``outcome`` is ``seen``, ``lost``,
     ``absent`` (it was lost before), ``conflict`` (another data set of the same date counts), ``superseded`` (by the run
-    in ``by``), ``retracted`` (for the reason in ``by``), or the code of an :class:`~archec.archive.absence.NotJudged`
+    in ``by``), ``retracted`` (for the reason in ``by``), or the code of an :class:`~archec.archive.evidence.NotJudged`
     with its file or directory in ``by``.
     """
 

@@ -90,7 +90,7 @@ class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
     not only in case, so it counts less than any well-formed one.
 
     A claim holds until the next one, for all data sets that would contain a template at its place
-    (:func:`archec.archive.absence.shows`). Data sets that say the same have no claim of their own.
+    (:func:`archec.archive.evidence.shows`). Data sets that say the same have no claim of their own.
     """
 
     tist: int

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from archec.archive.absence import NotJudged, directory_of, hides, shows
+from archec.archive.evidence import NotJudged, directory_of, hides, shows
 from archec.catalogue.documents import ObiState
 from archec.catalogue.documents import history_of as history_in
 from archec.catalogue.model import Coverage

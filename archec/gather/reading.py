@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from archec.archive.absence import directory_of
+from archec.archive.evidence import directory_of
 from archec.catalogue.model import Coverage
 from archec.digest import sha256_hex
 from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool, line_of

@@ -11,10 +11,9 @@ from operator import attrgetter
 
 import msgspec
 
-from archec.archive.absence import coverage_set, directory_of
 from archec.archive.claims import Judgement, Verdict, claim_of, concluded, judged, said, verdict_after
 from archec.archive.commit import CommitItem
-from archec.archive.evidence import Evidence, evidence_of
+from archec.archive.evidence import Evidence, coverage_set, directory_of, evidence_of
 from archec.archive.held_back import held_back_record, journalled
 from archec.archive.recovery import tobis_in_journals
 from archec.catalogue.documents import ObiState
