@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.file_loss import is_lost, loss_of
@@ -22,7 +23,6 @@ from archec.archive.runs import newest_first
 from archec.catalogue.journal_lines import ObiChange
 from archec.closing import Closing
 from archec.config import Config
-from archec.gather.merging import HeldCounts
 from archec.gather.options import options_of
 from archec.gather.spool import Loss
 from archec.ids import host_of
@@ -44,6 +44,14 @@ def is_held_back(config: Config, losses: int, held: int) -> bool:
     if held >= _LEAST_HELD and losses > max(_HALF, config.max_loss) * held:
         return True
     return losses >= config.max_loss_least and losses > config.max_loss * held
+
+
+class HeldCounts(NamedTuple):
+    """The number of tobis held as of a data set's date, by the archive of their handle, and by the archive's directory
+    of their place. The merge leaves out of ``directories`` those whose place on that date the scan does not know."""
+
+    archives: Counter[str]
+    directories: Counter[str]
 
 
 def groups_to_hold_back(config: Config, losses: Iterable[Loss], held: HeldCounts) -> tuple[set[str], set[str]]:

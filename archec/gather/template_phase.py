@@ -1,33 +1,39 @@
-"""The template phase of a run: reads, merges, writes what is new or has changed, then decides on losses."""
+"""The template phase of a run: reads, merges, writes what is new or has changed, then decides on losses.
+
+The data set, sorted by id, is merged with the catalogue, sorted by id (:class:`Merge`). An id that is in both with the
+same contents at the same place produces no output, which makes a run over an unchanged data set cheap.
+"""
 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
 from archec.archive.claims import Judgement, Verdict, claim_of, concluded, judged, said, verdict_after
 from archec.archive.commit import CommitItem
-from archec.archive.evidence import Evidence, coverage_set, directory_of, evidence_of
+from archec.archive.evidence import Evidence, NotJudged, coverage_set, directory_of, evidence_of, hides, shows
 from archec.archive.held_back import held_back_record, journalled
 from archec.archive.recovery import tobis_in_journals
-from archec.catalogue.documents import ObiState
+from archec.catalogue.documents import ObiState, history_of
 from archec.catalogue.fold import merged
 from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, SetAdded
-from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
+from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, KeyedSet, Obi
 from archec.gather.dataset import Chosen, dated_by_members, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
-from archec.gather.mass_losses import group_of, groups_to_hold_back
-from archec.gather.merging import Case, HeldCounts, Merge
+from archec.gather.mass_losses import HeldCounts, group_of, groups_to_hold_back
 from archec.gather.options import Environment
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.spool import Loss, SeenRow
 from archec.gather.writing import Job, WrittenTemplate, writing
+from archec.history import History
 from archec.ids import archive_of
 from archec.paging import batched
 from archec.redif.files import DataSetSource
@@ -43,6 +49,83 @@ _AHEAD = 6
 """Maximum number of chunks in progress per worker."""
 _BATCH = 1000
 _id = attrgetter("id")
+
+
+class Case(NamedTuple):
+    """A tobi whose history the data set may change: the template that counts in the data set (None if there is none),
+    and whether the tobi is in the catalogue."""
+
+    id: str
+    row: SeenRow | None
+    known: bool
+
+
+class Merge:
+    """A merge, a pure function of its two streams, and its counts, which are filled while it runs.
+
+    With ``quick`` False every tobi is a case: the data set is not whole, supersedes others, or is superseded.
+    ``unknown`` counts the tobis that the data set does not judge, by archive and reason.
+    """
+
+    def __init__(self, coverage: Coverage, tist: int, *, quick: bool) -> None:
+        self._coverage, self._tist, self._quick = coverage, tist, quick
+        self.distinct = 0
+        self.duplicates = 0
+        self.same = 0
+        self.held = HeldCounts(Counter(), Counter())
+        self.unknown: Counter[tuple[str, str]] = Counter()
+
+    def cases(self, found: Iterable[tuple[SeenRow, int]], known: Iterable[ObiState]) -> Iterator[Case]:
+        """Every tobi that the data set may change, by id."""
+        states = iter(known)
+        state = next(states, None)
+        for row, others in found:
+            obi = row.id
+            self.distinct += 1
+            self.duplicates += others
+            while state is not None and state.id < obi:
+                yield from self._absent(state)
+                state = next(states, None)
+            if state is None or state.id != obi:
+                yield Case(obi, row, known=False)
+                continue
+            self._count(state)
+            if (
+                self._quick
+                and state.since <= self._tist
+                and state.place == row.place
+                and state.state == row.sha256
+                and (not self._coverage.unread or shows(self._coverage, row.place))
+            ):
+                self.same += 1
+            else:
+                yield Case(obi, row, known=True)
+            state = next(states, None)
+        while state is not None:
+            yield from self._absent(state)
+            state = next(states, None)
+
+    def _absent(self, state: ObiState) -> Iterator[Case]:
+        self._count(state)
+        if self._quick and state.since <= self._tist:
+            if state.state is None:
+                return
+            hidden = hides(self._coverage, state.place)
+            if hidden is not None and not shows(self._coverage, state.place):
+                self.not_judged(state.id, state.place, hidden)
+                return
+        yield Case(state.id, None, known=True)
+
+    def not_judged(self, handle: str, place: str, why: NotJudged) -> None:
+        """Counts a tobi that is held and that the data set does not judge."""
+        self.unknown[archive_of(handle) or directory_of(place), why.word] += 1
+
+    def _count(self, state: ObiState) -> None:
+        now = state.state if state.last <= self._tist else _history_of(state).at(self._tist)
+        if now is not None:
+            self.held.archives[archive_of(state.id)] += 1
+            if state.since <= self._tist:
+                self.held.directories[directory_of(state.place)] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +438,13 @@ class _Merging:
         before = () if self._newest else obi.claims
         seen = [claim.place for claim in before if claim.key < self._data_set.key and claim.place]
         return seen[-1] if seen else obi.place
+
+
+def _history_of(state: ObiState) -> History:
+    """The full history for a row of the scan."""
+    if state.h is None:
+        return History((state.last,), (state.state,))
+    return history_of(state.h, state.id)
 
 
 def _overlaid(states: Iterable[ObiState], others: Iterable[ObiState]) -> Iterator[ObiState]:
