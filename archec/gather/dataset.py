@@ -28,7 +28,7 @@ from archec.errors import (
     unreadable_directory,
 )
 from archec.gather.data_set_date import date_of
-from archec.gather.reading import Reading
+from archec.gather.template_texts import Reading
 from archec.progress import Meter
 from archec.tist import MAX_TIST, iso, stamp
 from archec.units import human_duration

@@ -30,9 +30,8 @@ from archec.gather.dataset import Chosen, dated_by_members, refuse_damaged, refu
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.mass_losses import HeldCounts, group_of, groups_to_hold_back
 from archec.gather.options import Environment
-from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.spool import Loss, SeenRow
-from archec.gather.writing import Job, WrittenTemplate, writing
+from archec.gather.template_texts import WORKER_HINT, Job, Reading, WrittenTemplate, read_data_set, writing
 from archec.history import History
 from archec.ids import archive_of
 from archec.paging import batched
@@ -255,7 +254,7 @@ class _Merging:
         self._of.meter.phase("merging templates", self._report.templates.total() or None)
         order = (self._of.archive.layout, self._spool.folder, tist, not phase.dry)
         pool: Pool[list[Job], list[WrittenTemplate]] = Pool(
-            "archec.gather.writing:writing", order, list[WrittenTemplate],
+            "archec.gather.template_texts:writing", order, list[WrittenTemplate],
             workers=phase.workers, here=writing(*order), inline=_INLINE,
         )  # fmt: skip
         with pool, open_whole(repeated) if repeated is not None else nullcontext() as listing:

@@ -367,7 +367,7 @@ def test_no_process_outlives_a_run_that_is_killed(memory_folder: Callable[[], Pa
         assert until(lambda: not marked(mark))
 
 
-@pytest.mark.parametrize("work", ["reading", "writing"])
+@pytest.mark.parametrize("work", ["chunk_reader", "writing"])
 def test_a_worker_that_dies_over_templates_does_not_hurt_the_run(
     memory_folder: Callable[[], Path], work: str
 ) -> None:
@@ -375,7 +375,7 @@ def test_a_worker_that_dies_over_templates_does_not_hurt_the_run(
     texts = [template(f"RePEc:aaa:sss:{n}", f"A title {n} {'x' * 6000}") for n in range(2000)]
     file = tarball(folder / "RePEc_2001-01-01.tar", [Member("RePEc/aaa/sss/p.rdf", "\n".join(texts).encode())])
     config, plain = make(folder / "archive", {"workers": 2}), make(folder / "plain")
-    with killing(once=True, name=f"archec.gather.{work}") as killed:
+    with killing(once=True, name=f"archec.gather.template_texts:{work}") as killed:
         run(config, file)
     assert killed
     assert temporary_files(config) == []

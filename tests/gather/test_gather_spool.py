@@ -21,9 +21,8 @@ from archec.errors import StorageFailed, StorageFull
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.mass_losses import GoneFiles
 from archec.gather.options import Options
-from archec.gather.reading import chunk_reader
 from archec.gather.spool import ChunkRead, FileRow, Loss, SeenRow, Spool, line_of, row_of
-from archec.gather.writing import Job, writing
+from archec.gather.template_texts import Job, chunk_reader, writing
 from archec.ids import MAX_ID
 from archec.redif.files import Blob
 from archec.store.layout import create
