@@ -14,7 +14,6 @@ from itertools import chain
 from typing import NamedTuple
 
 from archec.closing import Closing
-from archec.redif.encoding import BOM_UTF8, begins_line, count_lines
 from archec.redif.problems import Problem, shown
 
 PART = 4 * 1024 * 1024
@@ -23,6 +22,8 @@ PART = 4 * 1024 * 1024
 HEAD = 64 * 1024
 """Number of bytes kept of a large file without templates."""
 
+BOM_UTF8 = b"\xef\xbb\xbf"
+_RETURNS = re.compile(rb"\r+\n?")
 _START = re.compile(rb"template-type[ \t]*:")
 _OVERLAP = 256
 _UTF16 = {b"\xff\xfe": "utf-16le", b"\xfe\xff": "utf-16be"}
@@ -124,6 +125,37 @@ def template_names(patterns: Sequence[str]) -> Callable[[str], bool]:
         return is_template_name
     regex = re.compile("|".join(fnmatch.translate(f"/{p}" if "/" in p else f"*/{p}") for p in patterns), re.I)
     return lambda path: is_template_name(path) or regex.match(f"/{path}") is not None
+
+
+def with_lf(data: bytes) -> bytes:
+    """``data`` with LF as its only line end, in place of any mix of CR, LF, CR LF and CR CR LF. Idempotent.
+
+    CRs before an LF belong to the same line end: CR CR LF comes from writing CR LF in text mode a second time. Every
+    other CR is a line end of its own.
+    """
+    if b"\r" not in data:
+        return data
+    if b"\n" not in data:
+        return data.replace(b"\r", b"\n")
+    data = data.replace(b"\r\n", b"\n")
+    if b"\r" not in data:
+        return data
+    data = data.replace(b"\r\n", b"\n")
+    if b"\r\n" not in data:
+        return data.replace(b"\r", b"\n")
+    return _RETURNS.sub(lambda run: b"\n" if run[0][-1:] == b"\n" else b"\n" * len(run[0]), data)
+
+
+def begins_line(data: bytes, at: int) -> bool:
+    """Whether a line begins at ``at``, or at form feeds directly before it."""
+    while at and data[at - 1] == 12:
+        at -= 1
+    return at == 0 or data[at - 1] in b"\r\n"
+
+
+def count_lines(data: bytes) -> int:
+    """The number of line ends of any kind in ``data``."""
+    return with_lf(data).count(b"\n")
 
 
 def in_parts(path: str, member: int, chunks: Iterator[bytes]) -> Iterator[Blob | Unread]:

@@ -18,11 +18,10 @@ from typing import BinaryIO, NamedTuple
 
 from archec.errors import DataSetError, hint_of
 from archec.ids import archive_of, series_of
-from archec.redif.encoding import decode
 from archec.redif.files import PART, Blob, Unread, in_parts, is_template_name
 from archec.redif.precedence import below_root, is_below_root, misplaced, rank, standing
 from archec.redif.problems import Problem, shown
-from archec.redif.scan import FOUND_BY_SCAN, scan, template_starts
+from archec.redif.scan import FOUND_BY_SCAN, decode, scan, template_starts
 from archec.redif.schema import KINDS, REQUIRED, Family, spec_of, usual_specs
 from archec.redif.source import read_file
 from archec.redif.template import Template, fobis, parse_blob

@@ -22,10 +22,9 @@ from typing import Literal, NamedTuple, cast
 
 from archec.errors import BadName
 from archec.ids import is_url, normalise_url, without_userinfo
-from archec.redif.encoding import decode, with_lf
-from archec.redif.files import Blob
+from archec.redif.files import Blob, with_lf
 from archec.redif.problems import Problem, shown
-from archec.redif.scan import handle_in, id_of, template_starts
+from archec.redif.scan import decode, handle_in, id_of, template_starts
 from archec.redif.schema import Family, Kind, Role, Spec, kind_of, spec_of, usual_specs
 
 _NEXT = re.compile(r"\n([A-Za-z][A-Za-z0-9#-]{0,99})[ \t]*:")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.redif.encoding import count_lines, decode, with_lf
+from archec.redif.files import count_lines, with_lf
+from archec.redif.scan import decode
 
 POLISH = "Template-Type: ReDIF-Paper 1.0\nTitle: Łódź €\nHandle: a\n"
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from archec.redif.encoding import with_lf
-from archec.redif.files import PART, Blob, Unread, in_parts
+from archec.redif.files import PART, Blob, Unread, in_parts, with_lf
 from archec.redif.scan import scan
 from archec.redif.source import open_source
 
