@@ -18,9 +18,8 @@ from typing import NamedTuple
 import msgspec
 
 from archec.archive.opening import Archive
-from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.journal_lines import ObiChange, Record, encode
+from archec.catalogue.journal_lines import ObiChange, Record, changes_of, encode
 from archec.catalogue.model import Position
 from archec.catalogue.refused import write_accepted
 from archec.errors import StorageFull

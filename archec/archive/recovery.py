@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from archec.archive.journal_records import all_records_in, records, records_in
-from archec.catalogue.fold import changes_of, fold_obi
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.journal_lines import DataSetRead, Fork, ObiChange, RunEnd, RunStart
+from archec.catalogue.journal_lines import DataSetRead, Fork, ObiChange, RunEnd, RunStart, changes_of, fold_obi
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.refused import write_accepted
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld

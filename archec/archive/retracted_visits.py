@@ -19,8 +19,7 @@ from archec.archive.file_loss import is_lost, loss_note, loss_of
 from archec.archive.held_back import files_of, held_back_record, journalled
 from archec.archive.journal_records import records
 from archec.archive.opening import Archive
-from archec.catalogue.fold import fold_obi
-from archec.catalogue.journal_lines import HostNoted, LossesHeldBack, ObiChange, RunStart, decode, encode
+from archec.catalogue.journal_lines import HostNoted, LossesHeldBack, ObiChange, RunStart, decode, encode, fold_obi
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit
 from archec.config import Config
 from archec.store.durable import storage_errors

@@ -2,7 +2,8 @@
 
 The collections ``mi``, ``mo`` and ``mf`` have the obis of the kinds ``tobi``, ``fobi`` and ``fileset``; ``vi`` and
 ``vo`` map text checksums to the :class:`archec.catalogue.documents.TextPlace` where that text is held (Fort Lee paper,
-"caching database"). All of it is derived from the run journals (design, invariant 3) by :mod:`archec.catalogue.fold`.
+"caching database"). All of it is derived from the run journals (design, invariant 3):
+:mod:`archec.catalogue.journal_lines`.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ from archec.archive.evidence import Evidence, NotJudged, coverage_set, directory
 from archec.archive.held_back import held_back_record, journalled
 from archec.archive.recovery import tobis_in_journals
 from archec.catalogue.documents import ObiState, history_of
-from archec.catalogue.fold import merged
-from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, SetAdded
+from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, SetAdded, merged
 from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, KeyedSet, Obi
 from archec.gather.dataset import Chosen, dated_by_members, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from archec.archive.budget import Budget
 from archec.archive.file_loss import loss_of
-from archec.catalogue.fold import fold_obi
+from archec.catalogue.journal_lines import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.config import Config, FetchConfig
 from archec.gather.host_waits import HostTable
