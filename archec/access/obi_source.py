@@ -31,7 +31,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.errors import ArchecError, BadName, CatalogueError, UsageError
 from archec.ids import is_url, kind_of, normalise, slash_variant
-from archec.store.journal_reader import journals
+from archec.store.layout import journals
 from archec.tist import MAX_TIST
 from archec.urlkey import fileset_in, handle_in, target_uri, urlkey
 from archec.warc.cdxj import timestamp

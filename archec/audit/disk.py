@@ -22,9 +22,9 @@ from archec.errors import ArchecError, BadName, StorageFailed
 from archec.ids import file_name
 from archec.redif.problems import shown
 from archec.store.durable import is_temp, open_directory, storage_errors
-from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Layout
+from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Directories, Layout
 from archec.store.lock import LOCK, holder
-from archec.store.reader import Directories, follow, id_of_name
+from archec.store.reader import follow, id_of_name
 from archec.tist import tist_of_path
 
 MOST = 100_000

@@ -42,9 +42,8 @@ from archec.digest import Digests
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.history import History
 from archec.ids import is_url, slash_variant
-from archec.store.journal_reader import journal_of
-from archec.store.layout import RUNS, Layout
-from archec.store.reader import Chain, Directories, follow
+from archec.store.layout import RUNS, Directories, Layout, journal_of
+from archec.store.reader import Chain, follow
 from archec.workers.pool import Pool
 
 _START = Position()

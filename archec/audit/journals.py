@@ -21,17 +21,9 @@ from archec.catalogue.journal_lines import RunStart
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
 from archec.redif.problems import shown
 from archec.store.durable import is_temp, storage_errors
-from archec.store.journal_reader import (
-    JOURNAL_NAME,
-    NO_BATCH,
-    JournalBatch,
-    JournalFile,
-    Scanner,
-    journals,
-    names_of_journals,
-)
+from archec.store.journal_reader import NO_BATCH, JournalBatch, Scanner
 from archec.store.journal_writer import has_all_of, is_whole
-from archec.store.layout import RUNS, Layout
+from archec.store.layout import JOURNAL_NAME, RUNS, JournalFile, Layout, journals, names_of_journals
 
 KEPT = ("journal-damaged", "journal-missing", "journal-chain")
 """Codes of the findings that :class:`Journals` keeps, also those from opening the archive."""

@@ -24,8 +24,7 @@ from archec.errors import StorageFailed, StorageFull
 from archec.paging import paged
 from archec.sqlite import Database, Role, is_full, unwritable
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import JournalFile, journals
-from archec.store.layout import Layout
+from archec.store.layout import JournalFile, Layout, journals
 
 _APPLICATION = 0x61726669
 _VERSION = 4

@@ -14,8 +14,7 @@ from archec.catalogue.model import Position
 from archec.catalogue.open import is_read_only, open_catalogue
 from archec.config import Config
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
-from archec.store.journal_reader import journal_of
-from archec.store.layout import RUNS, Layout, open_store
+from archec.store.layout import RUNS, Layout, journal_of, open_store
 from archec.store.lock import RunLock
 from archec.units import counted
 

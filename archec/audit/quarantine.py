@@ -16,8 +16,7 @@ from archec.audit.findings import Finding
 from archec.errors import StorageFailed
 from archec.redif.problems import shown
 from archec.store.durable import Disk, append_durably, storage_errors
-from archec.store.layout import Layout
-from archec.store.reader import Directories
+from archec.store.layout import Directories, Layout
 
 QUARANTINE = "quarantine"
 """The quarantine directory in the archive directory."""

@@ -27,10 +27,21 @@ from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJourn
 from archec.files import read_file
 from archec.ids import file_name, is_url, kind_of, slash_variant
 from archec.store.durable import Disk, atomic_write, open_directory, storage_errors, temporary_file
-from archec.store.journal_reader import JournalBatch, journal_of, journals, read_batches
-from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, descriptor_of, open_store
+from archec.store.journal_reader import JournalBatch, read_batches
+from archec.store.layout import (
+    DESCRIPTOR,
+    NAMASTE,
+    NOTICE,
+    RUNS,
+    Directories,
+    Layout,
+    descriptor_of,
+    journal_of,
+    journals,
+    open_store,
+)
 from archec.store.lock import RunLock
-from archec.store.reader import Directories, held_tists, locate
+from archec.store.reader import held_tists, locate
 from archec.store.writer import Placement, Redirect, Writer
 from archec.tist import tist_path
 

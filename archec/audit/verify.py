@@ -23,8 +23,7 @@ from archec.audit.opening import Audited
 from archec.audit.repair import Repair, write_notice, wrong_notice
 from archec.errors import ArchecError
 from archec.progress import Meter
-from archec.store.journal_reader import JournalFile, journals
-from archec.store.layout import RUNS
+from archec.store.layout import RUNS, JournalFile, journals
 from archec.units import human_size
 
 _EXPECTED, _THERE = 0, 1

@@ -30,8 +30,7 @@ from archec.gather.run import dry_run as run_dry
 from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
 from archec.progress import Meter
-from archec.store.journal_reader import journals
-from archec.store.layout import open_store
+from archec.store.layout import journals, open_store
 from archec.terminal.output import note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso

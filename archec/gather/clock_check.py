@@ -17,7 +17,7 @@ from archec.archive.report import RunReport
 from archec.archive.runs import LEAST_HOSTS, refuse_doubtful_clock
 from archec.catalogue.documents import read
 from archec.config import Config
-from archec.store.journal_reader import JournalFile
+from archec.store.layout import JournalFile
 from archec.tist import MAX_TIST
 from archec.web.headers import http_date
 

@@ -28,7 +28,7 @@ from archec.gather.spool import Loss
 from archec.ids import host_of
 from archec.paging import batched
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import journals
+from archec.store.layout import journals
 
 _LEAST_HELD, _HALF = 3, 0.5
 _PERIOD = 30 * 86400

@@ -18,8 +18,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Kind, Run
 from archec.errors import BadName, CatalogueError, CorruptJournal, NotHeld, UsageError
 from archec.gather.operator_decisions import awaiting, find
-from archec.store.journal_reader import journals
-from archec.store.layout import Layout
+from archec.store.layout import Layout, journals
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso
 

@@ -24,8 +24,7 @@ from archec.gather.due import LAST_ID, due_files
 from archec.gather.operator_decisions import awaiting
 from archec.monitor.runs import RunView, runs
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import journal_of
-from archec.store.layout import Layout
+from archec.store.layout import Layout, journal_of
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso
 

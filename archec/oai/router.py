@@ -35,7 +35,7 @@ from archec.oai.request import LISTS, Argument, parse_arguments
 from archec.oai.sets import SetRules
 from archec.server.requests import BodyRefused, read_body
 from archec.server.responses import BodyResponse, choose_coding, encode, in_pieces, nothing
-from archec.store.journal_reader import journal_of
+from archec.store.layout import journal_of
 
 _log = logging.getLogger("archec.oai")
 _LIST_THREADS = 4

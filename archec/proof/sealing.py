@@ -17,8 +17,7 @@ from archec.proof.journal_tree import State, digest_of, hashed, remember, rememb
 from archec.proof.note import SigningKey, VerifierKey, signers, signing_key, verifier_key
 from archec.proof.seal_file import Seal, SealFile
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import journals
-from archec.store.layout import Layout
+from archec.store.layout import Layout, journals
 from archec.tist import iso, stamp
 from archec.units import counted
 

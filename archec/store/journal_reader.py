@@ -1,4 +1,4 @@
-"""Reading journals: listing them, reading their batches one by one, distinguishing a torn tail from damage."""
+"""Reading journals: their batches one by one, distinguishing a torn tail from damage."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from archec.errors import BrokenChain, ConfigError, CorruptArchive, CorruptJournal
+from archec.errors import BrokenChain, ConfigError, CorruptJournal
 from archec.store.durable import failure, storage_errors
-from archec.store.layout import Layout
 
 BATCH_PREFIX = b'{"type":"batch",'
 MOST_BYTES = 1 << 27
@@ -31,8 +29,6 @@ _END = re.compile(
     rb',"prev":"([0-9a-f]{64})"),"sha256":"([0-9a-f]{64})"\}'
 )
 _VERSION_1 = re.compile(re.escape(BATCH_PREFIX) + rb'"n":[0-9]+,"lines":[0-9]+,"stamp":[0-9]+,"xxh3":"[0-9a-f]{32}"\}')
-JOURNAL_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
-"""The name of a journal: the tist of its run, and whether it is compressed."""
 _BUFFER = 1 << 18
 _TAIL = 1 << 18
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -48,44 +44,6 @@ class JournalBatch(NamedTuple):
     offset: int
     prev: str
     sha256: str
-
-
-class JournalFile(NamedTuple):
-    """One run's journal on disk; ``finished``: it has been closed and compressed."""
-
-    tist: int
-    path: Path
-    finished: bool
-
-
-def journals(layout: Layout) -> list[JournalFile]:
-    """All journals in the order of their tists; if a crash left both forms, the finished one."""
-    names: list[str] = []
-    with suppress(FileNotFoundError):
-        names = names_of_journals(layout)
-    found: dict[int, JournalFile] = {}
-    for name in names:
-        match = JOURNAL_NAME.fullmatch(name)
-        if match is not None and (match[2] or int(match[1]) not in found):
-            found[int(match[1])] = JournalFile(int(match[1]), layout.runs / name, bool(match[2]))
-    return [found[tist] for tist in sorted(found)]
-
-
-def names_of_journals(layout: Layout) -> list[str]:
-    """What is in the directory of journals. Raises FileNotFoundError if it is missing."""
-    try:
-        return os.listdir(layout.runs)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
-            raise failure(error, layout.runs) from error
-        hint = "move it away; then 'archec verify --repair-from COPY' restores the journals from a second copy"
-        raise CorruptArchive(f"{layout.runs}: is not a directory", hint=hint) from error
-
-
-def journal_of(layout: Layout, run: int) -> JournalFile | None:
-    return next((journal for journal in journals(layout) if journal.tist == run), None)
 
 
 def read_batches(path: Path) -> Iterator[JournalBatch]:

@@ -1,7 +1,9 @@
-"""The layout of an obi store: its descriptor on disk and f(tist, id), the path of an obi.
+"""The layout of an obi store: its descriptor on disk, f(tist, id), the path of an obi, and what lies where: its
+directories, opened safely, and its journals.
 
 ``layout.json`` contains everything that f depends on and never changes; ``0=archec_1.0`` describes the same in words.
-Design, section 3.
+Design, section 3. A path is walked component by component with O_NOFOLLOW (:class:`Directories`), so a directory that
+was swapped for a link causes an error; the root itself may be a link.
 """
 
 from __future__ import annotations
@@ -9,10 +11,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
+from typing import NamedTuple
 
+from archec.closing import Closing
 from archec.config import Config
 from archec.errors import ConfigError, CorruptArchive
 from archec.files import read_file
@@ -37,6 +43,10 @@ _FIXED: dict[str, object] = {
     "long_name": "prefix ~ xxh3_128",
     "fan": "first two hex digits of xxh3_64",
 }
+_OPEN_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_OPEN_INNER = _OPEN_ROOT | os.O_NOFOLLOW
+JOURNAL_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
+"""The name of a journal: the tist of its run, and whether it is compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,3 +258,130 @@ lock
   Is locked (flock) by the run that works here; says which one it is or was. It holds no data.
 """
 """The text of ``0=archec_1.0``: what an obi store is, for someone who finds it without archec."""
+
+
+class Directories(Closing):
+    """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, for all threads.
+
+    A returned descriptor stays open for at least ``limit`` - 1 further calls, and while its thread holds ``lock``. Both
+    methods raise :class:`CorruptArchive` if a component is a link or not a directory. ``disk`` creates missing
+    directories.
+    """
+
+    def __init__(self, layout: Layout, disk: Disk | None = None, *, limit: int = 128) -> None:
+        self.layout = layout
+        self._disk = disk
+        self._limit = limit
+        self._open: dict[str, int] = {}
+        self.lock = RLock()
+        with storage_errors(layout.root):
+            self.root = os.open(layout.root, _OPEN_ROOT)
+
+    def find(self, relative: str) -> int | None:
+        """The directory at ``relative``, None if there is none; nothing is created."""
+        return self._get(relative, None)
+
+    def make(self, relative: str) -> int:
+        """The directory at ``relative``, created if it is missing. Its name is durable once its parent is synced."""
+        fd = self._get(relative, self._disk or Disk())
+        if fd is None:
+            raise CorruptArchive(f"{self.layout.root}/{relative}: cannot be created")
+        return fd
+
+    def _get(self, relative: str, make: Disk | None) -> int | None:
+        with self.lock:
+            if not relative:
+                return self.root
+            fd = self._open.pop(relative, None)
+            if fd is None:
+                fd = self._walk(relative, make)
+                if fd is None:
+                    return None
+                if len(self._open) >= self._limit:
+                    os.close(self._open.pop(next(iter(self._open))))
+            self._open[relative] = fd  # at the end: the first one is the least recently used
+            return fd
+
+    def _walk(self, relative: str, make: Disk | None) -> int | None:
+        fd = self.root
+        try:
+            walked = ""
+            for part in relative.split("/"):
+                walked = f"{walked}/{part}" if walked else part
+                deeper = _step(fd, part, f"{self.layout.root}/{walked}", make)
+                if deeper is None:
+                    return None
+                if fd != self.root:
+                    os.close(fd)
+                fd = deeper
+            result, fd = fd, self.root
+            return result
+        finally:
+            if fd != self.root:
+                os.close(fd)
+
+    def forget(self) -> None:
+        """Closes all but the root, so that moved directories are noticed."""
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+
+    def close(self) -> None:
+        """Closes all; may be called repeatedly."""
+        self.forget()
+        if self.root >= 0:
+            os.close(self.root)
+        self.root = -1
+
+
+def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:
+    try:
+        with suppress(FileNotFoundError):
+            return os.open(part, _OPEN_INNER, dir_fd=fd)
+        if make is None:
+            return None
+        make.mkdir(part, fd, where)
+        return os.open(part, _OPEN_INNER, dir_fd=fd)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            message = f"{where}: a directory of the store was replaced by a file or a link"
+            raise CorruptArchive(message) from error
+        raise failure(error, where) from error
+
+
+class JournalFile(NamedTuple):
+    """One run's journal on disk; ``finished``: it has been closed and compressed."""
+
+    tist: int
+    path: Path
+    finished: bool
+
+
+def journals(layout: Layout) -> list[JournalFile]:
+    """All journals in the order of their tists; if a crash left both forms, the finished one."""
+    names: list[str] = []
+    with suppress(FileNotFoundError):
+        names = names_of_journals(layout)
+    found: dict[int, JournalFile] = {}
+    for name in names:
+        match = JOURNAL_NAME.fullmatch(name)
+        if match is not None and (match[2] or int(match[1]) not in found):
+            found[int(match[1])] = JournalFile(int(match[1]), layout.runs / name, bool(match[2]))
+    return [found[tist] for tist in sorted(found)]
+
+
+def names_of_journals(layout: Layout) -> list[str]:
+    """What is in the directory of journals. Raises FileNotFoundError if it is missing."""
+    try:
+        return os.listdir(layout.runs)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise failure(error, layout.runs) from error
+        hint = "move it away; then 'archec verify --repair-from COPY' restores the journals from a second copy"
+        raise CorruptArchive(f"{layout.runs}: is not a directory", hint=hint) from error
+
+
+def journal_of(layout: Layout, run: int) -> JournalFile | None:
+    return next((journal for journal in journals(layout) if journal.tist == run), None)

@@ -1,9 +1,8 @@
 """Safe reading of the obi store: follows redirects within it, but never out of it.
 
-A path is walked component by component with O_NOFOLLOW (:class:`Directories`), so a directory that was swapped for a
-link causes an error; the root itself may be a link. A redirect's link is read as text, the file is opened with
-O_NOFOLLOW. The text of a link must be relative and lead to a path where an obi can be. The
-kernel never follows links, so a planted link (absolute, or with ``..``) is an error and never leads to other files.
+Its directories are opened without following links (:class:`archec.store.layout.Directories`). A redirect's link is read
+as text, the file is opened with O_NOFOLLOW. The text of a link must be relative and lead to a path where an obi can be.
+The kernel never follows links, so a planted link (absolute, or with ``..``) is an error and never leads to other files.
 """
 
 from __future__ import annotations
@@ -16,93 +15,24 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import RLock
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from archec.closing import Closing
 from archec.digest import Digests, sha256_hex
 from archec.errors import BadName, CorruptArchive, NotHeld
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
-from archec.store.durable import Disk, failure, is_temp, storage_errors
-from archec.store.layout import Layout
+from archec.store.durable import failure, is_temp, storage_errors
+from archec.store.layout import Directories, Layout
 from archec.tist import tist_of_path
 
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_INNER = _FLAGS | os.O_NOFOLLOW
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # never waits for a pipe
 
+MAX_HOPS = 64
+"""Maximum number of symbolic links and slash variants that are followed; recorded redirect chains are shorter."""
 
-class Directories(Closing):
-    """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, for all threads.
-
-    A returned descriptor stays open for at least ``limit`` - 1 further calls, and while its thread holds ``lock``. Both
-    methods raise :class:`CorruptArchive` if a component is a link or not a directory. ``disk`` creates missing
-    directories.
-    """
-
-    def __init__(self, layout: Layout, disk: Disk | None = None, *, limit: int = 128) -> None:
-        self.layout = layout
-        self._disk = disk
-        self._limit = limit
-        self._open: dict[str, int] = {}
-        self.lock = RLock()
-        with storage_errors(layout.root):
-            self.root = os.open(layout.root, _FLAGS)
-
-    def find(self, relative: str) -> int | None:
-        """The directory at ``relative``, None if there is none; nothing is created."""
-        return self._get(relative, None)
-
-    def make(self, relative: str) -> int:
-        """The directory at ``relative``, created if it is missing. Its name is durable once its parent is synced."""
-        fd = self._get(relative, self._disk or Disk())
-        if fd is None:
-            raise CorruptArchive(f"{self.layout.root}/{relative}: cannot be created")
-        return fd
-
-    def _get(self, relative: str, make: Disk | None) -> int | None:
-        with self.lock:
-            if not relative:
-                return self.root
-            fd = self._open.pop(relative, None)
-            if fd is None:
-                fd = self._walk(relative, make)
-                if fd is None:
-                    return None
-                if len(self._open) >= self._limit:
-                    os.close(self._open.pop(next(iter(self._open))))
-            self._open[relative] = fd  # at the end: the first one is the least recently used
-            return fd
-
-    def _walk(self, relative: str, make: Disk | None) -> int | None:
-        fd = self.root
-        try:
-            walked = ""
-            for part in relative.split("/"):
-                walked = f"{walked}/{part}" if walked else part
-                deeper = _step(fd, part, f"{self.layout.root}/{walked}", make)
-                if deeper is None:
-                    return None
-                if fd != self.root:
-                    os.close(fd)
-                fd = deeper
-            result, fd = fd, self.root
-            return result
-        finally:
-            if fd != self.root:
-                os.close(fd)
-
-    def forget(self) -> None:
-        """Closes all but the root, so that moved directories are noticed."""
-        for fd in self._open.values():
-            os.close(fd)
-        self._open.clear()
-
-    def close(self) -> None:
-        """Closes all; may be called repeatedly."""
-        self.forget()
-        if self.root >= 0:
-            os.close(self.root)
-        self.root = -1
+_CUT_NAME = re.compile(r".+~[0-9a-f]{32}", re.S)
+_FAN = re.compile(r"[0-9a-f]{2}")
+_NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
 
 
 def held_tists(layout: Layout) -> Iterator[int]:
@@ -129,31 +59,6 @@ def _listed(directory: Path) -> Iterator[Path]:
                 yield directory / entry.name
     except OSError:
         return
-
-
-def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:
-    try:
-        with suppress(FileNotFoundError):
-            return os.open(part, _INNER, dir_fd=fd)
-        if make is None:
-            return None
-        make.mkdir(part, fd, where)
-        return os.open(part, _INNER, dir_fd=fd)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            message = f"{where}: a directory of the store was replaced by a file or a link"
-            raise CorruptArchive(message) from error
-        raise failure(error, where) from error
-
-
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # never waits for a pipe
-
-MAX_HOPS = 64
-"""Maximum number of symbolic links and slash variants that are followed; recorded redirect chains are shorter."""
-
-_CUT_NAME = re.compile(r".+~[0-9a-f]{32}", re.S)
-_FAN = re.compile(r"[0-9a-f]{2}")
-_NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
 
 
 class _HeldFile(io.FileIO):

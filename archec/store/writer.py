@@ -19,8 +19,8 @@ from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
 from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
 from archec.store.durable import Data, Disk, create_temp, failure, fsync_file, hit, is_temp, storage_errors
-from archec.store.layout import RUNS, Layout
-from archec.store.reader import Directories, Reader, link_text, look
+from archec.store.layout import RUNS, Directories, Layout
+from archec.store.reader import Reader, link_text, look
 from archec.tist import tist_path
 
 if TYPE_CHECKING:  # slow to import, and rarely needed

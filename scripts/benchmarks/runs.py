@@ -15,9 +15,9 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from archec.store.journal_reader import JournalFile, journals, read_batches
+from archec.store.journal_reader import read_batches
 from archec.store.journal_writer import JournalWriter
-from archec.store.layout import Layout, open_layout
+from archec.store.layout import JournalFile, Layout, journals, open_layout
 from benchmarks.runner import BenchmarkError, Report, archec, run
 
 SECONDS, MEMORY, OVERHEAD = 1.0, 100, 1.0

@@ -11,7 +11,8 @@ import pytest
 from audit_support import World, clone, tree
 from gather_support import Member, archec_inline, make, run, tarball, template
 
-from archec.store.journal_reader import journals, read_batches
+from archec.store.journal_reader import read_batches
+from archec.store.layout import journals
 
 
 def compared(world: World, copy: object, *options: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -21,7 +21,7 @@ from archec.audit.last_checked import Bad, Checked, Memory, Part, parts_of
 from archec.catalogue.journal_lines import ObiChange, encode
 from archec.catalogue.model import TEXTS, Kind, Note, Version
 from archec.errors import CorruptJournal, StorageFailed
-from archec.store.journal_reader import JournalFile
+from archec.store.layout import JournalFile
 from archec.tist import MAX_TIST
 
 SIZES = {1: 7, 2: 1, 3: 12}

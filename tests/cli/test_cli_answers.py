@@ -11,8 +11,7 @@ import pytest
 from gather_support import archec_inline, environment, make, run
 
 from archec.config import Config
-from archec.store.journal_reader import journals
-from archec.store.layout import open_layout
+from archec.store.layout import journals, open_layout
 
 HANDLE = "RePEc:aaa:sss:1"
 TEXT = "Template-Type: ReDIF-Paper 1.0\nTitle: T\nHandle: RePEc:aaa:sss:1\n"

@@ -18,8 +18,7 @@ from archec.archive.journal_records import records
 from archec.archive.runs import doubt_of
 from archec.catalogue.journal_lines import ClockReading, RunStart
 from archec.config import Config
-from archec.store.journal_reader import journals
-from archec.store.layout import open_layout
+from archec.store.layout import journals, open_layout
 
 DAY = 86400
 NOW = 1_800_000_000

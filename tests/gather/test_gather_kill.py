@@ -39,8 +39,7 @@ from small_disk import disk_in
 from archec.archive import commit
 from archec.config import Config, load
 from archec.store import durable
-from archec.store.journal_reader import journals
-from archec.store.layout import open_layout
+from archec.store.layout import journals, open_layout
 
 POINTS = [
     *(f"store.{step}:1" for step in ("before-sync", "after-sync", "after-rename", "after-fsync-dir")),

@@ -49,8 +49,7 @@ from archec.fileset.run import run_ingest
 from archec.progress import Meter
 from archec.report.changes import changes_of_runs
 from archec.store.durable import temp_name
-from archec.store.journal_reader import journals
-from archec.store.layout import open_layout
+from archec.store.layout import journals, open_layout
 from archec.store.lock import RunLock, holder
 from archec.tist import tist_path
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from store_fakes import FakeDisk
 
 from archec.errors import CorruptArchive, CorruptJournal, StorageFailed, StorageFull
-from archec.store.journal_reader import NO_BATCH, journals, newest_batch, read_batches
+from archec.store.journal_reader import NO_BATCH, newest_batch, read_batches
 from archec.store.journal_writer import JournalWriter, tidy
-from archec.store.layout import Layout, create
+from archec.store.layout import Layout, create, journals
 
 TIST = 1352481230
 HALF_END = b'{"type":"batch","n":4,"lines":1,"stamp":1,"prev":"%064d","sha256":"%064d"}' % (0, 0)

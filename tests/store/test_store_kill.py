@@ -17,8 +17,8 @@ from failpoint import killed_at
 import archec
 from archec.store import durable
 from archec.store.durable import is_temp
-from archec.store.journal_reader import journals, read_batches
-from archec.store.layout import Layout, create
+from archec.store.journal_reader import read_batches
+from archec.store.layout import Layout, create, journals
 from archec.store.reader import open_obi
 
 TIST = 1352481230
@@ -29,7 +29,7 @@ RUN = f"""
 import json, sys
 from pathlib import Path
 from archec.store.journal_writer import JournalWriter, tidy
-from archec.store.journal_reader import journals
+from archec.store.layout import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock
 from archec.store.writer import Writer, sweep_parts
