@@ -24,7 +24,7 @@ from archec.catalogue.model import Position
 from archec.catalogue.refused import write_accepted
 from archec.errors import StorageFull
 from archec.store.durable import hit, storage_errors
-from archec.store.journal_writer import JournalWriter
+from archec.store.journal import JournalWriter
 from archec.store.layout import Layout
 from archec.store.writer import CommitResult, HardLink, Placement, Redirect, Writer
 

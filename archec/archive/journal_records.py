@@ -11,7 +11,7 @@ from msgspec import Struct
 from archec.catalogue.journal_lines import Record, decode
 from archec.catalogue.model import Kind
 from archec.errors import CorruptJournal
-from archec.store.journal_reader import JournalBatch, read_batches
+from archec.store.journal import JournalBatch, read_batches
 
 _R = TypeVar("_R", bound=Struct)
 

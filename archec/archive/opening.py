@@ -20,7 +20,7 @@ from archec.errors import StorageFailed
 from archec.progress import SILENT, Meter
 from archec.sqlite import is_full, unwritable
 from archec.store.durable import open_directory, storage_errors
-from archec.store.journal_writer import tidy
+from archec.store.journal import tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import holder, run_lock
 

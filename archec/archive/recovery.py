@@ -17,7 +17,7 @@ from archec.catalogue.model import Obi, Position
 from archec.catalogue.refused import write_accepted
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.progress import SILENT, Meter
-from archec.store.journal_reader import NO_BATCH, JournalBatch, newest_batch, read_batches
+from archec.store.journal import NO_BATCH, JournalBatch, newest_batch, read_batches
 from archec.store.layout import JournalFile, Layout, journals
 from archec.store.reader import held_tists
 

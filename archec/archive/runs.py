@@ -34,7 +34,7 @@ from archec.errors import ArchecError, BadName, CatalogueError, LockHeld, NotHel
 from archec.files import read_file
 from archec.paging import paged
 from archec.store.durable import atomic_write
-from archec.store.journal_reader import read_batches
+from archec.store.journal import read_batches
 from archec.store.layout import JournalFile
 from archec.store.writer import sweep_parts, sweep_runs
 from archec.tist import MAX_TIST, iso, parse_when, run_number, stamp

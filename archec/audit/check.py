@@ -43,8 +43,7 @@ from archec.errors import ArchecError, BadName, CatalogueError, CatalogueGone, C
 from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.durable import is_temp, storage_errors
-from archec.store.journal_reader import JournalBatch
-from archec.store.journal_writer import tidy
+from archec.store.journal import JournalBatch, tidy
 from archec.store.layout import DESCRIPTOR, RUNS, Directories, JournalFile, Layout, journals, open_store
 from archec.store.lock import holder
 from archec.store.writer import sweep_parts

@@ -24,7 +24,7 @@ from archec.config import Config
 from archec.errors import ArchecError
 from archec.ids import is_url, slash_variant
 from archec.progress import Meter
-from archec.store.journal_reader import JournalBatch, read_batches
+from archec.store.journal import JournalBatch, read_batches
 from archec.store.layout import RUNS, Layout, journals
 
 RELATIONS = {

@@ -22,7 +22,7 @@ from archec.errors import CorruptArchive, CorruptJournal, NotHeld, StorageFailed
 from archec.history import History
 from archec.ids import slash_variant
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import read_batches
+from archec.store.journal import read_batches
 from archec.store.layout import Layout, journals
 from archec.store.reader import locate
 

@@ -21,8 +21,7 @@ from archec.catalogue.journal_lines import RunStart
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
 from archec.redif.problems import shown
 from archec.store.durable import is_temp, storage_errors
-from archec.store.journal_reader import NO_BATCH, JournalBatch, Scanner
-from archec.store.journal_writer import has_all_of, is_whole
+from archec.store.journal import NO_BATCH, JournalBatch, Scanner, has_all_of, is_whole
 from archec.store.layout import JOURNAL_NAME, RUNS, JournalFile, Layout, journals, names_of_journals
 
 KEPT = ("journal-damaged", "journal-missing", "journal-chain")

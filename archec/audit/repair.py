@@ -27,7 +27,7 @@ from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJourn
 from archec.files import read_file
 from archec.ids import file_name, is_url, kind_of, slash_variant
 from archec.store.durable import Disk, atomic_write, open_directory, storage_errors, temporary_file
-from archec.store.journal_reader import JournalBatch, read_batches
+from archec.store.journal import JournalBatch, read_batches
 from archec.store.layout import (
     DESCRIPTOR,
     NAMASTE,

@@ -17,7 +17,7 @@ object with a ``type``:
 ``end``        the run ended (or paused): state and report
 =============  =====================================================================================
 
-Lines are written in batches. Each batch ends with a line of type ``batch`` (:mod:`archec.store.journal_writer`), whose
+Lines are written in batches. Each batch ends with a line of type ``batch`` (:mod:`archec.store.journal`), whose
 stamp is the moment at which it became visible. :func:`changes_of` derives from a batch what it changes.
 """
 

@@ -30,7 +30,7 @@ from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.export.units import FILESETS, Unit, tobis_of
 from archec.ids import normalise_url
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import read_batches
+from archec.store.journal import read_batches
 from archec.store.layout import Layout, journals
 from archec.store.reader import open_obi
 from archec.store.sorting import SortedLines

@@ -36,7 +36,7 @@ from archec.progress import SILENT, Meter
 from archec.redif.files import DataSetSource
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
-from archec.store.journal_reader import read_batches
+from archec.store.journal import read_batches
 from archec.store.layout import journals, open_store
 from archec.store.sorting import SortedLines
 from archec.store.writer import CommitResult, sweep_parts

@@ -19,8 +19,7 @@ from archec.errors import ArchecError, UsageError
 from archec.progress import Meter
 from archec.proof.journal_tree import chain
 from archec.proof.seal_file import Seal
-from archec.store.journal_reader import NO_BATCH
-from archec.store.journal_writer import JournalWriter, tidy
+from archec.store.journal import NO_BATCH, JournalWriter, tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock
 from archec.store.writer import Writer

@@ -17,7 +17,7 @@ from archec.files import read_file
 from archec.proof.merkle import Tree, leaf_hash
 from archec.proof.seal_file import Seal
 from archec.store.durable import atomic_write, fsync_file, storage_errors
-from archec.store.journal_reader import NO_BATCH, JournalBatch, read_batches
+from archec.store.journal import NO_BATCH, JournalBatch, read_batches
 from archec.store.layout import JournalFile, Layout, journals
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from archec.errors import BadName, UsageError
 from archec.proof.note import SignedNote, hash_from, parse_note
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import NO_BATCH
+from archec.store.journal import NO_BATCH
 from archec.tist import iso, parse_when
 
 _HEAD = re.compile(r"archec-head ([0-9]{1,12}) ([0-9]{1,12}) ([0-9a-f]{64})")

@@ -323,7 +323,7 @@ def _own_store(folder: Path, urls: int) -> None:
     from archec.catalogue.model import Note, Version
     from archec.catalogue.open import open_catalogue
     from archec.config import Config
-    from archec.store.journal_writer import JournalWriter
+    from archec.store.journal import JournalWriter
     from archec.store.layout import create, open_store
     from archec.store.writer import Placement, Writer
 

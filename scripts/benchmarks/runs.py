@@ -15,8 +15,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from archec.store.journal_reader import read_batches
-from archec.store.journal_writer import JournalWriter
+from archec.store.journal import JournalWriter, read_batches
 from archec.store.layout import JournalFile, Layout, journals, open_layout
 from benchmarks.runner import BenchmarkError, Report, archec, run
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from archec.catalogue.journal_lines import ObiChange, RunEnd, RunStart, encode
 from archec.catalogue.model import Note, Refipo, Version
 from archec.digest import md5_hex, sha256_hex
-from archec.store.journal_writer import JournalWriter
+from archec.store.journal import JournalWriter
 from archec.store.layout import open_layout
 from benchmarks.runner import BenchmarkError, Finished, Report, archec, run
 

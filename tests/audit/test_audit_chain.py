@@ -17,7 +17,7 @@ from archec.audit.check import CheckSummary
 from archec.audit.findings import Finding
 from archec.audit.last_checked import Memory, memory_path
 from archec.audit.verify import Scope, VerifySummary
-from archec.store.journal_reader import JournalBatch, read_batches
+from archec.store.journal import JournalBatch, read_batches
 from archec.store.layout import journals
 
 Edit = Callable[[list[JournalBatch]], list[JournalBatch]]

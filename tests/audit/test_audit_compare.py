@@ -11,7 +11,7 @@ import pytest
 from audit_support import World, clone, tree
 from gather_support import Member, archec_inline, make, run, tarball, template
 
-from archec.store.journal_reader import read_batches
+from archec.store.journal import read_batches
 from archec.store.layout import journals
 
 

@@ -33,7 +33,7 @@ from archec.cli.main import cli
 from archec.config import Config
 from archec.errors import ArchecError, LockHeld, StorageFailed, UsageError
 from archec.progress import Meter
-from archec.store.journal_reader import read_batches
+from archec.store.journal import read_batches
 from archec.store.layout import DESCRIPTOR, journals, open_layout
 from archec.store.lock import RunLock
 from archec.web.door import BlockingSender

@@ -20,8 +20,7 @@ from archec.export.observations import Unchanged, Visits, collect_visits, hash_o
 from archec.export.units import OTHER, Unit, UnitSelection, selection, tobis_of, unit_of, units
 from archec.history import History
 from archec.ids import normalise_handle
-from archec.store.journal_reader import NO_BATCH
-from archec.store.journal_writer import JournalWriter
+from archec.store.journal import NO_BATCH, JournalWriter
 from archec.store.layout import create
 from archec.store.sorting import SortedLines
 from archec.warc.cdxj import prefix

@@ -55,7 +55,7 @@ from archec.monitor.page import Account, page
 from archec.monitor.plots import series_of
 from archec.monitor.runs import runs
 from archec.report.coverage import coverage_of_filesets
-from archec.store.journal_writer import JournalWriter
+from archec.store.journal import JournalWriter
 from archec.store.layout import open_store
 from archec.store.writer import Placement, Writer
 

@@ -36,7 +36,7 @@ from archec.config import Config, as_yaml, load
 from archec.gather.run import Options, gather
 from archec.progress import Meter
 from archec.store.durable import is_temp
-from archec.store.journal_reader import read_batches
+from archec.store.journal import read_batches
 from archec.store.layout import Layout, create, journals, open_layout
 
 QUICK: dict[str, object] = {

@@ -16,8 +16,7 @@ from archec.config import Config, load
 from archec.errors import StorageFull
 from archec.proof.journal_tree import hashed
 from archec.proof.seal_file import read_seal
-from archec.store.journal_reader import read_batches
-from archec.store.journal_writer import JournalWriter
+from archec.store.journal import JournalWriter, read_batches
 from archec.store.layout import journals, open_layout
 from archec.tist import parse_when
 

@@ -18,8 +18,7 @@ from archec.catalogue.journal_lines import DataSetRead, ObiChange, Record, RunEn
 from archec.catalogue.model import DataSet, KeyedSet, Note, Version
 from archec.catalogue.open import open_catalogue
 from archec.errors import ConfigError, CorruptArchive, CorruptJournal
-from archec.store.journal_reader import NO_BATCH, JournalBatch, read_batches
-from archec.store.journal_writer import JournalWriter
+from archec.store.journal import NO_BATCH, JournalBatch, JournalWriter, read_batches
 from archec.store.layout import Layout, create, journals
 
 RUNS = (1000, 2000, 3000)

@@ -18,8 +18,7 @@ from archec.archive.unfinished_downloads import UnfinishedDownloads
 from archec.errors import StorageFailed, StorageFull
 from archec.gather.bodies import ReceivedHops
 from archec.store.durable import atomic_write
-from archec.store.journal_reader import read_batches
-from archec.store.journal_writer import JournalWriter
+from archec.store.journal import JournalWriter, read_batches
 from archec.store.layout import create
 from archec.store.reader import digest
 from archec.store.sorting import SortedLines

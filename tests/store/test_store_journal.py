@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from store_fakes import FakeDisk
 
 from archec.errors import CorruptArchive, CorruptJournal, StorageFailed, StorageFull
-from archec.store.journal_reader import NO_BATCH, newest_batch, read_batches
-from archec.store.journal_writer import JournalWriter, tidy
+from archec.store.journal import NO_BATCH, JournalWriter, newest_batch, read_batches, tidy
 from archec.store.layout import Layout, create, journals
 
 TIST = 1352481230

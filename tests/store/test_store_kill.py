@@ -17,7 +17,7 @@ from failpoint import killed_at
 import archec
 from archec.store import durable
 from archec.store.durable import is_temp
-from archec.store.journal_reader import read_batches
+from archec.store.journal import read_batches
 from archec.store.layout import Layout, create, journals
 from archec.store.reader import open_obi
 
@@ -28,7 +28,7 @@ SIZE = 12
 RUN = f"""
 import json, sys
 from pathlib import Path
-from archec.store.journal_writer import JournalWriter, tidy
+from archec.store.journal import JournalWriter, tidy
 from archec.store.layout import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock
