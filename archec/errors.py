@@ -38,6 +38,7 @@ from pathlib import Path
 TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 OUT_OF_RESOURCES = TOO_MANY_FILES | {errno.ENOMEM}
 """System errors of this machine, which say nothing about the file or host that was asked for."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Exit(IntEnum):
@@ -197,6 +198,32 @@ def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
 def unreadable_directory(path: Path, error: OSError) -> DataSetError:
     """The error for a directory of a data set, or of several, that cannot be read."""
     return DataSetError(f"cannot read the directory {path}: {error.strerror}", hint=hint_of(error, path))
+
+
+def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
+    """The archec error for an error of the operating system, with the path: StorageFull if there is no space, else
+    StorageFailed."""
+    where = os.fspath(path)
+    if error.errno in _FULL:
+        hint = "free some space, or inodes (see 'df -i'), and start again; everything committed is kept"
+        return StorageFull(f"{where}: {error.strerror}", hint=hint)
+    return StorageFailed(f"{where}: {error.strerror or error}", hint=hint_of(error, where))
+
+
+class storage_errors:  # noqa: N801 - used like a function
+    """``with storage_errors(path):`` converts an OSError with :func:`failure`."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise failure(error, self._path) from error
 
 
 def hint_of(error: OSError, path: str | os.PathLike[str]) -> str:

@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from archec.errors import ArchecError
-from archec.store.durable import storage_errors
+from archec.errors import ArchecError, storage_errors
 
 _FORM = orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z | orjson.OPT_OMIT_MICROSECONDS
 

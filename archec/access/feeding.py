@@ -32,8 +32,8 @@ from archec.access.posts import key_of_method
 from archec.access.query import key_of
 from archec.access.rows import NOWHERE, LineReader, Row, any_row, made_line
 from archec.config import CollectionConfig, Config
-from archec.errors import UsageError
-from archec.store.durable import atomic_stream, is_temp, storage_errors
+from archec.errors import UsageError, storage_errors
+from archec.store.durable import atomic_stream, is_temp
 from archec.store.sorting import SortedLines
 
 _ADDED = "added.cdxj"

@@ -12,8 +12,8 @@ from typing import IO, NamedTuple, cast
 from archec.access.feeding import locked
 from archec.access.index_files import ENDINGS, MAX_LINE, is_header, is_index_line, lines_of, stamp_of, without_mark
 from archec.access.zipnum import is_block
-from archec.errors import ArchecError, Exit
-from archec.store.durable import atomic_stream, storage_errors
+from archec.errors import ArchecError, Exit, storage_errors
+from archec.store.durable import atomic_stream
 from archec.store.sorting import SortedLines
 
 

@@ -25,10 +25,10 @@ from archec.access.posts import Asked, PostedBody, key_of_method, key_of_request
 from archec.access.query import key_of
 from archec.access.record import arc_headers
 from archec.access.stamps import of_date
-from archec.errors import UsageError
+from archec.errors import UsageError, storage_errors
 from archec.files import read_file
 from archec.progress import Meter
-from archec.store.durable import atomic_write, storage_errors
+from archec.store.durable import atomic_write
 from archec.store.sorting import SortedLines
 from archec.units import counted
 from archec.warc.framing import Block, Records

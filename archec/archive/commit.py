@@ -22,8 +22,8 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import ObiChange, Record, changes_of, encode
 from archec.catalogue.model import Position
 from archec.catalogue.refused import write_accepted
-from archec.errors import StorageFull
-from archec.store.durable import hit, storage_errors
+from archec.errors import StorageFull, storage_errors
+from archec.store.durable import hit
 from archec.store.journal import JournalWriter
 from archec.store.layout import Layout
 from archec.store.writer import CommitResult, HardLink, Placement, Redirect, Writer

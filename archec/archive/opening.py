@@ -16,10 +16,10 @@ from archec.archive.recovery import catch_up, is_behind, refuse_newer
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
-from archec.errors import StorageFailed
+from archec.errors import StorageFailed, storage_errors
 from archec.progress import SILENT, Meter
 from archec.sqlite import is_full, unwritable
-from archec.store.durable import open_directory, storage_errors
+from archec.store.durable import open_directory
 from archec.store.journal import tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import holder, run_lock

@@ -22,7 +22,7 @@ from archec.archive.opening import Archive
 from archec.catalogue.journal_lines import HostNoted, LossesHeldBack, ObiChange, RunStart, decode, encode, fold_obi
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit
 from archec.config import Config
-from archec.store.durable import storage_errors
+from archec.errors import storage_errors
 from archec.store.layout import JournalFile, journal_of, journals
 from archec.store.sorting import SortedLines
 from archec.tist import MAX_TIST

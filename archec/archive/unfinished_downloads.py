@@ -17,9 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from archec.closing import Closing
-from archec.errors import StorageFailed
+from archec.errors import StorageFailed, failure, storage_errors
 from archec.files import read_file
-from archec.store.durable import failure, storage_errors
 from archec.store.writer import Writer
 from archec.web.headers import whole
 

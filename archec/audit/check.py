@@ -39,10 +39,18 @@ from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, RunSt
 from archec.catalogue.model import KINDS
 from archec.catalogue.open import sqlite_path
 from archec.config import Config
-from archec.errors import ArchecError, BadName, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
+from archec.errors import (
+    ArchecError,
+    BadName,
+    CatalogueError,
+    CatalogueGone,
+    CorruptArchive,
+    CorruptJournal,
+    storage_errors,
+)
 from archec.progress import Meter
 from archec.redif.problems import shown
-from archec.store.durable import is_temp, storage_errors
+from archec.store.durable import is_temp
 from archec.store.journal import JournalBatch, tidy
 from archec.store.layout import DESCRIPTOR, RUNS, Directories, JournalFile, Layout, journals, open_store
 from archec.store.lock import holder

@@ -14,9 +14,8 @@ from urllib.parse import quote, urljoin
 
 from archec.closing import Closing
 from archec.config import Config
-from archec.errors import ArchecError, ConfigError, CorruptArchive, NotHeld, StorageFailed
+from archec.errors import ArchecError, ConfigError, CorruptArchive, NotHeld, StorageFailed, storage_errors
 from archec.ids import is_url, slash_variant, without_userinfo
-from archec.store.durable import storage_errors
 from archec.store.journal import open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Directories, Layout, fanout_of, journals, open_layout
 from archec.store.reader import follow, open_obi

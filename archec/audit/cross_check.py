@@ -18,10 +18,9 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import KINDS
 from archec.closing import Closing
-from archec.errors import CorruptArchive, CorruptJournal, NotHeld, StorageFailed
+from archec.errors import CorruptArchive, CorruptJournal, NotHeld, StorageFailed, storage_errors
 from archec.history import History
 from archec.ids import slash_variant
-from archec.store.durable import storage_errors
 from archec.store.journal import read_batches
 from archec.store.layout import Layout, journals
 from archec.store.reader import locate

@@ -18,10 +18,10 @@ from archec.audit.expected import key_of
 from archec.audit.findings import Finding
 from archec.audit.quarantine import QUARANTINE
 from archec.catalogue.interface import Catalogue
-from archec.errors import ArchecError, BadName, StorageFailed
+from archec.errors import ArchecError, BadName, StorageFailed, storage_errors
 from archec.ids import file_name
 from archec.redif.problems import shown
-from archec.store.durable import is_temp, open_directory, storage_errors
+from archec.store.durable import is_temp, open_directory
 from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Directories, Layout
 from archec.store.lock import LOCK, holder
 from archec.store.reader import follow, id_of_name

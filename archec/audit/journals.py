@@ -18,9 +18,9 @@ from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.catalogue.journal_lines import RunStart
-from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
+from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal, storage_errors
 from archec.redif.problems import shown
-from archec.store.durable import is_temp, storage_errors
+from archec.store.durable import is_temp
 from archec.store.journal import NO_BATCH, JournalBatch, Scanner, has_all_of, is_whole
 from archec.store.layout import JOURNAL_NAME, RUNS, JournalFile, Layout, journals, names_of_journals
 

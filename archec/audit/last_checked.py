@@ -20,10 +20,9 @@ from archec.audit.expected import Amount, Entry
 from archec.audit.findings import Finding, Reporter
 from archec.audit.journals import Ends
 from archec.config import Config
-from archec.errors import StorageFailed, StorageFull
+from archec.errors import StorageFailed, StorageFull, storage_errors
 from archec.paging import paged
 from archec.sqlite import Database, Role, is_full, unwritable
-from archec.store.durable import storage_errors
 from archec.store.layout import JournalFile, Layout, journals
 
 _APPLICATION = 0x61726669

@@ -13,9 +13,9 @@ from itertools import count
 import orjson
 
 from archec.audit.findings import Finding
-from archec.errors import StorageFailed
+from archec.errors import StorageFailed, storage_errors
 from archec.redif.problems import shown
-from archec.store.durable import Disk, append_durably, storage_errors
+from archec.store.durable import Disk, append_durably
 from archec.store.layout import Directories, Layout
 
 QUARANTINE = "quarantine"

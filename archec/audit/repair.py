@@ -23,10 +23,19 @@ from archec.catalogue.journal_lines import RunEnd, RunStart
 from archec.catalogue.model import Position, Run
 from archec.config import Config
 from archec.digest import Digests
-from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
+from archec.errors import (
+    ArchecError,
+    ConfigError,
+    CorruptArchive,
+    CorruptJournal,
+    NotHeld,
+    StorageFailed,
+    StorageFull,
+    storage_errors,
+)
 from archec.files import read_file
 from archec.ids import file_name, is_url, kind_of, slash_variant
-from archec.store.durable import Disk, atomic_write, open_directory, storage_errors, temporary_file
+from archec.store.durable import Disk, atomic_write, open_directory, temporary_file
 from archec.store.journal import JournalBatch, read_batches
 from archec.store.layout import (
     DESCRIPTOR,

@@ -34,9 +34,9 @@ from archec.cli.common import (
 )
 from archec.config import Config, load
 from archec.config.pywb import load_with_pywb
-from archec.errors import Exit, NotHeld, UsageError, unreadable
+from archec.errors import Exit, NotHeld, UsageError, storage_errors, unreadable
 from archec.ids import is_fileset, normalise, typed
-from archec.store.durable import atomic_stream, storage_errors
+from archec.store.durable import atomic_stream
 from archec.terminal.output import note, show, show_all
 from archec.terminal.progress import meter_for
 from archec.tist import iso

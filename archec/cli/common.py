@@ -25,11 +25,11 @@ from archec.errors import (
     NotHeld,
     StorageFailed,
     UsageError,
+    storage_errors,
     user_name,
 )
 from archec.export.units import UnitSelection, units
 from archec.ids import is_fileset, is_url, parse_fileset, typed
-from archec.store.durable import storage_errors
 from archec.terminal.output import note
 from archec.tist import parse_when
 from archec.units import parse_duration, parse_share, parse_size

@@ -29,7 +29,7 @@ from archec.cli.common import (
     warn_if_unknown,
 )
 from archec.config import load
-from archec.errors import ArchecError, Exit, UsageError
+from archec.errors import ArchecError, Exit, UsageError, storage_errors
 from archec.export.units import selection
 from archec.fileset import json_lines
 from archec.fileset.candidates import candidates as find_candidates
@@ -53,7 +53,6 @@ from archec.fileset.platforms.registry import Registry
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest, Status
-from archec.store.durable import storage_errors
 from archec.terminal.output import LineWriter, ReaderGone, echo_json, escaped_json, note, show_all
 from archec.terminal.progress import meter_for
 from archec.tist import iso

@@ -13,11 +13,10 @@ from archec.catalogue.interface import Checksum
 from archec.cli.common import PATH, digests_of, opened, report_options
 from archec.config import Config, load
 from archec.digest import md5_hex
-from archec.errors import NotHeld, UsageError
+from archec.errors import NotHeld, UsageError, storage_errors
 from archec.redif.files import Blob
 from archec.redif.scan import scan
 from archec.redif.template import canonical_text
-from archec.store.durable import storage_errors
 from archec.terminal.output import show_all
 from archec.tist import iso
 from archec.units import human_size

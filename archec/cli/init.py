@@ -11,8 +11,7 @@ from archec.catalogue.interface import redact
 from archec.catalogue.open import open_catalogue
 from archec.cli.common import DIRECTORY, FILE
 from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse, plain_path, with_environment
-from archec.errors import CatalogueError, ConfigError, UsageError
-from archec.store.durable import failure
+from archec.errors import CatalogueError, ConfigError, UsageError, failure
 from archec.store.layout import create
 from archec.terminal.output import note
 

@@ -19,7 +19,7 @@ from click.shell_completion import shell_complete
 from archec import __version__
 from archec.cli.completion import COMPLETE
 from archec.cli.runreport import RUN_LINE, RunLine
-from archec.errors import ArchecError, Exit
+from archec.errors import ArchecError, Exit, failure
 from archec.terminal.output import ReaderGone, guard, note
 
 _EPILOG = """\b
@@ -129,8 +129,6 @@ def main() -> NoReturn:
     except ReaderGone:
         code = code or Exit.DONE
     except OSError as error:
-        from archec.store.durable import failure  # rarely needed
-
         gone = error.strerror == os.strerror(errno.ENOENT)  # tempfile raises errors with texts of its own
         nameless = "the current directory" if gone else "this machine"
         failed = failure(error, str(error.filename or nameless))

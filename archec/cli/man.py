@@ -11,7 +11,8 @@ import click
 
 from archec import __version__
 from archec.cli.common import DIRECTORY
-from archec.store.durable import open_whole, storage_errors
+from archec.errors import storage_errors
+from archec.store.durable import open_whole
 from archec.terminal.output import note
 
 

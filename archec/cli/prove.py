@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from archec.cli.common import READABLE, WHEN, digests_of, find_cited, opened, output_option, report_options
-from archec.errors import CorruptArchive, UsageError
+from archec.errors import CorruptArchive, UsageError, storage_errors
 from archec.files import read_file
 from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
 from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
 from archec.proof.seal_file import SealFile, read_seal
 from archec.proof.sealing import trusted_keys
-from archec.store.durable import open_whole, storage_errors
+from archec.store.durable import open_whole
 from archec.terminal.output import note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso

@@ -12,11 +12,10 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 from warcio.limitreader import LimitReader
 
-from archec.errors import CorruptArchive
+from archec.errors import CorruptArchive, storage_errors
 from archec.export.units import Unit
 from archec.export.vault import Vault
 from archec.files import open_file
-from archec.store.durable import storage_errors
 from archec.warc.cdxj import IndexLine
 
 _CHUNK = 1 << 18

@@ -26,10 +26,9 @@ from archec.archive.warc_records import state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Obi, Position
-from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
+from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed, storage_errors
 from archec.export.units import FILESETS, Unit, tobis_of
 from archec.ids import normalise_url
-from archec.store.durable import storage_errors
 from archec.store.journal import read_batches
 from archec.store.layout import Layout, journals
 from archec.store.reader import open_obi

@@ -25,10 +25,10 @@ from typing import NamedTuple, cast
 from warcio.recordloader import ArcWarcRecord
 from warcio.warcwriter import WARCWriter
 
-from archec.errors import ConfigError, CorruptArchive, UsageError
+from archec.errors import ConfigError, CorruptArchive, UsageError, storage_errors
 from archec.export.units import Unit
 from archec.files import open_file, read_file
-from archec.store.durable import Disk, atomic_write, create_temp, hit, is_temp, storage_errors
+from archec.store.durable import Disk, atomic_write, create_temp, hit, is_temp
 from archec.store.layout import Layout
 from archec.warc.cdxj import IndexLine, read_index
 from archec.warc.records import WARC_VERSION

@@ -20,12 +20,12 @@ from warcio.recordloader import ArcWarcRecord
 from archec.archive.warc_records import record_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
-from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
+from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed, storage_errors
 from archec.export.checking import Extents, VaultFault
 from archec.export.observations import Visits, collect, observation_of
 from archec.export.units import Unit, UnitSelection
 from archec.export.vault import TempFile, Vault, WarcFile
-from archec.store.durable import Disk, fsync_dir, hit, storage_errors
+from archec.store.durable import Disk, fsync_dir, hit
 from archec.store.layout import Layout
 from archec.store.sorting import SortedLines
 from archec.warc import records

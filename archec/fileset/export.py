@@ -15,10 +15,9 @@ from archec import __version__
 from archec.archive.opening import Archive
 from archec.catalogue.model import FilesetManifestFile
 from archec.digest import Digests, md5_hex, sha256_hex
-from archec.errors import ArchecError, CorruptArchive, StorageFailed, UsageError
+from archec.errors import ArchecError, CorruptArchive, StorageFailed, UsageError, failure
 from archec.fileset.lookup import REMEDY, HeldFileset, open_file
 from archec.fileset.manifest import is_whole, not_held, safe_path
-from archec.store.durable import failure
 from archec.tist import iso
 
 _PIECE = 1 << 20

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
-from archec.errors import ArchecError, BadName
+from archec.errors import ArchecError, BadName, storage_errors
 from archec.fileset.asking import PAGE_TYPES, is_fault
 from archec.fileset.checksums import Checksums
 from archec.fileset.context import ReceivedAnswer, RequestFindings, Work
@@ -40,7 +40,6 @@ from archec.fileset.status import (
     Status,
 )
 from archec.ids import is_fileset, is_url, parse_fileset
-from archec.store.durable import storage_errors
 from archec.text.sniff import bare_type
 
 _IDENTIFIER = re.compile(

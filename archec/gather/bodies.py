@@ -20,10 +20,9 @@ from archec.archive.commit import CommitItem
 from archec.catalogue.model import Version
 from archec.closing import Closing
 from archec.digest import Digests
-from archec.errors import CorruptArchive, NotHeld
+from archec.errors import CorruptArchive, NotHeld, storage_errors
 from archec.files import open_file
 from archec.gather.visits import Effect, VisitResult
-from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.store.reader import digest
 from archec.store.writer import HardLink, Placement, Redirect

@@ -30,7 +30,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config
 from archec.digest import sha256_hex
-from archec.errors import DataSetError, StorageFailed, unreadable_directory
+from archec.errors import DataSetError, StorageFailed, storage_errors, unreadable_directory
 from archec.gather.options import Options
 from archec.gather.spool import ChunkRead, SeenRow, line_of, row_of
 from archec.redif.files import PART, Blob, template_names
@@ -38,7 +38,6 @@ from archec.redif.problems import Problem
 from archec.redif.scan import RawTemplate, scan
 from archec.redif.source import open_below, read_file
 from archec.sqlite import Database, Role
-from archec.store.durable import storage_errors
 
 _VERSION = 4
 _SLACK_NS = 2_000_000_000

@@ -23,11 +23,11 @@ from archec.archive.runs import newest_first
 from archec.catalogue.journal_lines import ObiChange
 from archec.closing import Closing
 from archec.config import Config
+from archec.errors import storage_errors
 from archec.gather.options import options_of
 from archec.gather.spool import Loss
 from archec.ids import host_of
 from archec.paging import batched
-from archec.store.durable import storage_errors
 from archec.store.layout import journals
 
 _LEAST_HELD, _HALF = 3, 0.5

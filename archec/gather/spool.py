@@ -14,12 +14,11 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from archec.errors import StorageFailed
+from archec.errors import StorageFailed, storage_errors
 from archec.ids import host_of
 from archec.redif.precedence import rank
 from archec.redif.problems import Problem
 from archec.sqlite import Database, Role
-from archec.store.durable import storage_errors
 from archec.store.sorting import SortedLines
 
 _SCHEMA = """

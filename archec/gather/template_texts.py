@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from archec.archive.evidence import directory_of
 from archec.catalogue.model import Coverage, Refipo, Version
 from archec.digest import md5_hex, sha256_hex
-from archec.errors import ArchecError
+from archec.errors import ArchecError, failure, storage_errors
 from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool, line_of
 from archec.ids import MAX_ID
 from archec.redif.files import Blob, DataSetSource, Known, Other, Unread
@@ -23,7 +23,6 @@ from archec.redif.problems import CHANGED, Problem
 from archec.redif.scan import FOUND_BY_SCAN, scan
 from archec.redif.schema import type_of
 from archec.redif.template import canonical_text, difference, fobis, parse
-from archec.store.durable import failure, storage_errors
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.store.writer import Writer

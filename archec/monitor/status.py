@@ -19,11 +19,10 @@ from archec.archive.runs import Unbegun, clock_of, stored_before, unbegun
 from archec.audit.last_checked import Fixity, fixity
 from archec.catalogue.documents import DueFobi
 from archec.catalogue.interface import Catalogue, Counts
-from archec.errors import CatalogueError, CatalogueGone, CorruptJournal, StorageFailed
+from archec.errors import CatalogueError, CatalogueGone, CorruptJournal, StorageFailed, storage_errors
 from archec.gather.due import LAST_ID, due_files
 from archec.gather.operator_decisions import awaiting
 from archec.monitor.runs import RunView, runs
-from archec.store.durable import storage_errors
 from archec.store.layout import Layout, journal_of
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso

@@ -12,11 +12,11 @@ from msgspec import Meta
 
 from archec.archive.journal_records import records_in
 from archec.catalogue.journal_lines import Fork
-from archec.errors import BrokenChain
+from archec.errors import BrokenChain, storage_errors
 from archec.files import read_file
 from archec.proof.merkle import Tree, leaf_hash
 from archec.proof.seal_file import Seal
-from archec.store.durable import atomic_write, fsync_file, storage_errors
+from archec.store.durable import atomic_write, fsync_file
 from archec.store.journal import NO_BATCH, JournalBatch, read_batches
 from archec.store.layout import JournalFile, Layout, journals
 

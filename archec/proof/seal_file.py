@@ -13,9 +13,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.errors import BadName, UsageError
+from archec.errors import BadName, UsageError, storage_errors
 from archec.proof.note import SignedNote, hash_from, parse_note
-from archec.store.durable import storage_errors
 from archec.store.journal import NO_BATCH
 from archec.tist import iso, parse_when
 

@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from archec.catalogue.journal_lines import Fork
 from archec.config import Config
-from archec.errors import BrokenChain, ConfigError, StorageFailed
+from archec.errors import BrokenChain, ConfigError, StorageFailed, storage_errors
 from archec.files import read_file
 from archec.progress import Meter
 from archec.proof.journal_tree import State, digest_of, hashed, remember, remembered, status_of
 from archec.proof.note import SigningKey, VerifierKey, signers, signing_key, verifier_key
 from archec.proof.seal_file import Seal, SealFile
-from archec.store.durable import storage_errors
 from archec.store.layout import Layout, journals
 from archec.tist import iso, stamp
 from archec.units import counted

@@ -20,8 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from archec.errors import ArchecError
-from archec.store.durable import storage_errors
+from archec.errors import ArchecError, storage_errors
 
 ABORT = "archec.abort"
 """Key of a scope's state: closes its connection at once. The client does not receive what the kernel still holds."""

@@ -5,7 +5,7 @@ POSIX guarantees little: bytes are on disk after ``fsync`` of the file, a name i
 operations one by one, so that tests can record or break each; :func:`atomic_write` combines them
 for a single small file. Names are relative to an open directory; ``path`` is for messages only.
 
-Errors: ENOSPC and EDQUOT become :class:`StorageFull`, all others :class:`StorageFailed`; both name the path.
+Errors of the operating system become those of :func:`archec.errors.failure`, which name the path.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from archec.errors import ArchecError, StorageFailed, StorageFull, hint_of
+from archec.errors import failure, storage_errors
 
 Data = bytes | bytearray | memoryview
 
 _RENAME_NOREPLACE = 1
 _SYNC_FILE_RANGE_WRITE = 2
 _FUSE = 0x65735546
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -51,31 +50,6 @@ def temp_name(n: int) -> str:
 def is_temp(name: str) -> bool:
     """Whether a file name has the form of :func:`temp_name`."""
     return _TEMP.fullmatch(name) is not None
-
-
-def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
-    """The archec error for an error of the operating system, with the path."""
-    where = os.fspath(path)
-    if error.errno in _FULL:
-        hint = "free some space, or inodes (see 'df -i'), and start again; everything committed is kept"
-        return StorageFull(f"{where}: {error.strerror}", hint=hint)
-    return StorageFailed(f"{where}: {error.strerror or error}", hint=hint_of(error, where))
-
-
-class storage_errors:  # noqa: N801 - used like a function
-    """``with storage_errors(path):`` converts an OSError with :func:`failure`."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise failure(error, self._path) from error
 
 
 def _libc_function(name: str, *argtypes: Any) -> Callable[..., int] | None:

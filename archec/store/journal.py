@@ -30,8 +30,16 @@ from typing import BinaryIO, NamedTuple, cast
 from isal import isal_zlib
 
 from archec.closing import Closing
-from archec.errors import BrokenChain, ConfigError, CorruptArchive, CorruptJournal, StorageFailed
-from archec.store.durable import Disk, armed, failure, fsync_dir, hit, open_directory, storage_errors, temporary_file
+from archec.errors import (
+    BrokenChain,
+    ConfigError,
+    CorruptArchive,
+    CorruptJournal,
+    StorageFailed,
+    failure,
+    storage_errors,
+)
+from archec.store.durable import Disk, armed, fsync_dir, hit, open_directory, temporary_file
 from archec.store.layout import Layout
 from archec.store.writer import sweep_runs
 from archec.tist import MAX_TIST

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from archec.closing import Closing
 from archec.config import Config
-from archec.errors import ConfigError, CorruptArchive
+from archec.errors import ConfigError, CorruptArchive, failure, storage_errors
 from archec.files import read_file
 from archec.ids import MAX_NAME, fan, file_name
-from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp, storage_errors
+from archec.store.durable import Disk, atomic_write, fsync_dir, is_temp
 from archec.tist import tist_path
 
 VERSION = 1

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.closing import Closing
-from archec.errors import CorruptArchive, LockHeld, StorageFailed
+from archec.errors import CorruptArchive, LockHeld, StorageFailed, storage_errors
 from archec.progress import Meter
-from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST, iso
 from archec.units import human_duration

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 from archec.closing import Closing
 from archec.digest import Digests, sha256_hex
-from archec.errors import BadName, CorruptArchive, NotHeld
+from archec.errors import BadName, CorruptArchive, NotHeld, failure, storage_errors
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
-from archec.store.durable import failure, is_temp, storage_errors
+from archec.store.durable import is_temp
 from archec.store.layout import Directories, Layout
 from archec.tist import tist_of_path
 

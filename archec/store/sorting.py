@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from archec.closing import Closing
-from archec.store.durable import storage_errors
+from archec.errors import storage_errors
 
 _IN_MEMORY = 32 << 20
 _OVERHEAD = 80

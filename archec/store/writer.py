@@ -16,9 +16,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from archec.digest import Digests
-from archec.errors import CorruptArchive, NotHeld, StorageFailed
+from archec.errors import CorruptArchive, NotHeld, StorageFailed, failure, storage_errors
 from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
-from archec.store.durable import Data, Disk, create_temp, failure, fsync_file, hit, is_temp, storage_errors
+from archec.store.durable import Data, Disk, create_temp, fsync_file, hit, is_temp
 from archec.store.layout import RUNS, Directories, Layout
 from archec.store.reader import Reader, link_text, look
 from archec.tist import tist_path

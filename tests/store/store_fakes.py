@@ -6,7 +6,8 @@ import errno
 import os
 from typing import Literal
 
-from archec.store.durable import Data, Disk, failure
+from archec.errors import failure
+from archec.store.durable import Data, Disk
 
 
 class FakeDisk(Disk):
