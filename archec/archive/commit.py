@@ -1,7 +1,7 @@
 """Commit: bytes to disk, then the journal, then the catalogue (invariant 2), in batches.
 
 Everything that a run stores goes through one :class:`Committer`, which ensures this order. After a kill between two of
-the steps, :mod:`archec.archive.recovery` updates the catalogue.
+the steps, :mod:`archec.archive.opening` updates the catalogue.
 """
 
 from __future__ import annotations

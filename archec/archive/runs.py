@@ -20,8 +20,7 @@ from archec.archive.claims import judge_again
 from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.evidence import evidence_of
 from archec.archive.journal_records import records, records_in
-from archec.archive.opening import Archive
-from archec.archive.recovery import LastRun, last_run
+from archec.archive.opening import Archive, LastRun, last_run
 from archec.archive.report import Report, RunReport, kept_bytes
 from archec.archive.retracted_visits import conclude_without
 from archec.archive.unfinished_downloads import left_parts

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
-from archec.archive.opening import scratch_folder
-from archec.archive.recovery import last_run
+from archec.archive.opening import last_run, scratch_folder
 from archec.archive.unfinished_downloads import left_parts
 from archec.audit.cross_check import Comparison, Differences, report_differences
 from archec.audit.disk import (

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from archec.archive.recovery import LastRun, last_run
+from archec.archive.opening import LastRun, last_run
 from archec.audit.expected import key_of
 from archec.audit.findings import Finding
 from archec.audit.quarantine import QUARANTINE

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.archive.journal_records import records, records_in
-from archec.archive.recovery import not_of_this_store
+from archec.archive.opening import not_of_this_store
 from archec.audit.disk import OutOfPlace
 from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter

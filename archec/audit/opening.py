@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from archec.archive.recovery import catch_up, is_behind
+from archec.archive.opening import catch_up, is_behind
 from archec.audit.disk import known_tists
 from archec.audit.findings import Finding
 from archec.catalogue.interface import Catalogue, redact

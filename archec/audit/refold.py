@@ -13,8 +13,7 @@ from pathlib import Path
 import orjson
 from xxhash import xxh3_128_digest
 
-from archec.archive.opening import scratch_folder, scratch_space
-from archec.archive.recovery import follow_until
+from archec.archive.opening import follow_until, scratch_folder, scratch_space
 from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited

@@ -10,8 +10,7 @@ from functools import partial
 from math import ceil
 from typing import ClassVar
 
-from archec.archive.opening import scratch_folder
-from archec.archive.recovery import not_of_this_store
+from archec.archive.opening import not_of_this_store, scratch_folder
 from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.disk import journalled, known_tists, under_way, unknown_files, walk
 from archec.audit.expected import amount_of, key_of

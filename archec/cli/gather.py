@@ -16,7 +16,7 @@ from typing import TypeVar
 import click
 
 from archec.archive.budget import Budget
-from archec.archive.recovery import last_run
+from archec.archive.opening import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
 from archec.cli.common import DATE, DURATION, FILE, PATH, SIZE, opened, report_options, warn_if_root, warn_if_unknown

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from archec.archive.recovery import need_run
-from archec.archive.recovery import rebuild as rebuild_catalogue
+from archec.archive.opening import need_run
+from archec.archive.opening import rebuild as rebuild_catalogue
 from archec.catalogue.interface import redact
 from archec.catalogue.open import open_catalogue
 from archec.cli.common import report_options, run_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from archec.archive.recovery import LastRun
+from archec.archive.opening import LastRun
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config

@@ -16,8 +16,7 @@ from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.evidence import evidence_of
 from archec.archive.file_loss import loss_of
 from archec.archive.held_back import held_back_record, held_losses, journalled, without_accepted
-from archec.archive.opening import Archive, locked
-from archec.archive.recovery import last_run
+from archec.archive.opening import Archive, last_run, locked
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
 from archec.archive.runs import end_run, known_run, newest_gathering, next_run, read_clock, run_named

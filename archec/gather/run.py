@@ -11,8 +11,7 @@ from pathlib import Path
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Commits, Committer, check_space, committing
-from archec.archive.opening import Archive, locked, scratch_folder
-from archec.archive.recovery import LastRun, last_run, refuse_past
+from archec.archive.opening import Archive, LastRun, last_run, locked, refuse_past, scratch_folder
 from archec.archive.report import NOT_ASKED, Report
 from archec.archive.runs import beginning, close_interrupted_run, end_run, read_clock, recounted, stop_run, sweep
 from archec.catalogue.interface import Catalogue

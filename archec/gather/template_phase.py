@@ -21,7 +21,7 @@ from archec.archive.claims import Judgement, Verdict, claim_of, concluded, judge
 from archec.archive.commit import CommitItem
 from archec.archive.evidence import Evidence, NotJudged, coverage_set, directory_of, evidence_of, hides, shows
 from archec.archive.held_back import held_back_record, journalled
-from archec.archive.recovery import tobis_in_journals
+from archec.archive.opening import tobis_in_journals
 from archec.catalogue.documents import ObiState, history_of
 from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, SetAdded, merged
 from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, KeyedSet, Obi

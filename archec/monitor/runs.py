@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs, to_builtins
 
-from archec.archive.opening import Archive
-from archec.archive.recovery import UNFINISHED, last_run
+from archec.archive.opening import UNFINISHED, Archive, last_run
 from archec.archive.report import NOT_ASKED, UNANSWERED, RunReport
 from archec.archive.runs import known_run, newest_first, newest_gathering, recounted, run_named
 from archec.catalogue.documents import read

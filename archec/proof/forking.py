@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from archec import __version__
 from archec.archive.commit import Committer
 from archec.archive.journal_records import records_in
-from archec.archive.opening import Archive, scratch_folder
-from archec.archive.recovery import LastRun, follow_until, last_run, rebuild
+from archec.archive.opening import Archive, LastRun, follow_until, last_run, rebuild, scratch_folder
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, end_run, read_clock
 from archec.catalogue.journal_lines import ChainLink, Fork, RunStart, encode

@@ -31,8 +31,7 @@ from archec.access.obi_source import Wholeness, looking_up, subjects_of
 from archec.access.rows import RowOrigin, any_row
 from archec.access.rules import Level, Rules
 from archec.access.tokens import Token, hash_of
-from archec.archive.opening import opened
-from archec.archive.recovery import rebuild
+from archec.archive.opening import opened, rebuild
 from archec.catalogue.model import Position
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.cli.access import access

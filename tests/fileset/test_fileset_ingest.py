@@ -37,7 +37,7 @@ from archec.access.rows import as_json
 from archec.access.sources import Errors
 from archec.archive.budget import Budget
 from archec.archive.lookup import find, held_at
-from archec.archive.recovery import rebuild
+from archec.archive.opening import rebuild
 from archec.archive.unfinished_downloads import left_parts
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue

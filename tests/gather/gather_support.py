@@ -24,8 +24,7 @@ import pytest
 
 import archec
 from archec.archive.lookup import find, held_at
-from archec.archive.opening import Archive
-from archec.archive.recovery import is_behind, last_run, rebuild
+from archec.archive.opening import Archive, is_behind, last_run, rebuild
 from archec.archive.report import Report
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue

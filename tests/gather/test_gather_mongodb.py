@@ -10,7 +10,7 @@ from gather_support import archec_inline, make
 from mongod import Mongod
 
 from archec.archive.commit import Committer
-from archec.archive.recovery import rebuild
+from archec.archive.opening import rebuild
 from archec.catalogue.dump import dump
 from archec.catalogue.mongo import MongoCatalogue
 from archec.catalogue.open import open_catalogue

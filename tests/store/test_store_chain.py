@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from archec.archive.recovery import catch_up, last_run, rebuild
+from archec.archive.opening import catch_up, last_run, rebuild
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import DataSetRead, ObiChange, Record, RunEnd, RunStart, SetAdded, encode
