@@ -23,7 +23,7 @@ from archec.web.outcome import Outcome
 from archec.web.policy import Deny, Proxies, Tuning
 from archec.web.task import Fatal, FetchTask, FromWorker, Hop, Hops, HostsKnown, Stop, Tasks, failure
 from archec.workers.pipe import decoder, encode
-from archec.workers.process import Process
+from archec.workers.pool import Process
 
 _MESSAGE = 512
 """Maximum number of tasks in one message, so that a worker can start before it has read them all."""

@@ -1,18 +1,25 @@
-"""A pool of worker processes, each of which processes one item after the other.
+"""Worker processes, and a pool of them, in which each processes one item after the other.
 
-Each process has a thread that sends and receives, so the caller and the workers do not wait for each other. If a worker
-dies or becomes silent, the item that it was processing is retried once by a new one. The items queued behind it do not
-count as tried.
+Each process of a pool has a thread that sends and receives, so the caller and the workers do not wait for each other.
+If a worker dies or becomes silent, the item that it was processing is retried once by a new one. The items queued
+behind it do not count as tried.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Condition, RLock, Thread
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
@@ -24,8 +31,14 @@ from archec.closing import Closing
 from archec.errors import ArchecError
 from archec.workers import child
 from archec.workers.child import Limits
-from archec.workers.pipe import decoder, encode
-from archec.workers.process import Process
+from archec.workers.pipe import Inbox, Nonsense, decoder, encode, frame
+
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
+    "from archec.workers.child import main; main(int(sys.argv[2]))"
+)
+_ROOT = str(Path(__file__).resolve().parents[2])
+"""The directory that contains the package archec."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -47,6 +60,104 @@ _START_TIMEOUT = 120.0
 _UNLIMITED = Limits()
 
 _log = logging.getLogger(__name__)
+
+
+class Process:
+    """A process that runs one function with a socket to this process, and exits when that is closed.
+
+    It is the leader of its own session, so Ctrl-C only reaches the parent, and :meth:`end` also ends the processes that
+    it has started.
+    """
+
+    def __init__(self, function: str, arguments: Sequence[Any], *, patience: float, name: str = "") -> None:
+        """Starts ``function`` (``module:name``) with the socket and ``arguments``, which are decoded according to its
+        annotations.
+
+        ``patience`` is the timeout for sending a message, in seconds, ``name`` what ``ps`` shows instead of the
+        function. Raises OSError if the system cannot start a process.
+        """
+        order = encode((function, arguments))
+        ours, theirs = socket.socketpair()
+        with theirs:
+            words = (name or function, str(theirs.fileno()), json.dumps(_module_path()))
+            try:
+                self._process = subprocess.Popen(
+                    # -I and a path without the working directory: workers must not import a json.py from there.
+                    # -S: the path is complete.
+                    (sys.executable, "-I", "-S", "-c", _BOOT, *words),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except BaseException:
+                ours.close()
+                raise
+        self.socket = ours
+        self._patience = patience
+        self._inbox = Inbox()
+        self.messages: deque[bytes] = deque()
+        self._ended = False
+        self.send(order)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, body: bytes) -> None:
+        """Sends a message. It is lost if the process is dead or does not read; :meth:`receive` then returns None."""
+        self.socket.settimeout(self._patience)
+        try:
+            self.socket.sendall(frame(body))
+        except OSError:  # also TimeoutError; part of the message may have been sent, so no other can follow
+            self.disconnect()
+
+    def receive(self, until: float) -> bytes | None:
+        """Returns the next message; None if the process has closed its end or sent an invalid one.
+
+        Raises TimeoutError at ``until`` (monotonic clock), but still returns a message that has already arrived.
+        """
+        while not self.messages and not self._ended:
+            self.socket.settimeout(max(0.001, until - time.monotonic()))
+            self._ended = not self.read()
+        return self.messages.popleft() if self.messages else None
+
+    def read(self) -> bool:
+        """Waits for data and appends complete messages to ``messages``. Returns False at the end."""
+        try:
+            data = self.socket.recv(1 << 20)
+            self.messages += self._inbox.feed(data)
+        except TimeoutError:
+            raise
+        except (OSError, Nonsense):
+            return False
+        return bool(data)
+
+    def disconnect(self) -> None:
+        """Shuts down the socket. May be called from any thread, also while another one receives."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def end(self, grace: float = 0.0) -> int:
+        """Ends the process and returns its exit status. It is killed if it has not exited by itself after ``grace``
+        seconds."""
+        self.socket.close()
+        if grace:
+            with suppress(subprocess.TimeoutExpired):
+                return self._process.wait(grace)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
+
+
+def _module_path() -> list[str]:
+    """The module path for a worker: that of this process without the working directory, but always with archec."""
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        here = ""
+    path = [entry for entry in sys.path if os.path.isabs(entry) and os.path.normpath(entry) != here]
+    return path if _ROOT in path else [*path, _ROOT]
 
 
 @dataclass(frozen=True, slots=True)
