@@ -13,8 +13,7 @@ from lxml import etree, html
 from archec.fileset import fields
 from archec.fileset.fields import JsonValue
 from archec.fileset.status import PlatformError
-from archec.text.charset import declared
-from archec.text.sniff import BOMS, bare_type
+from archec.text.sniff import BOMS, bare_type, declared_charset
 
 _PREFIX = re.compile("(?:schema|sdo|sc):|https?://schema\\.org/")
 _LONGEST = 100_000
@@ -33,7 +32,7 @@ class Page:
             body.decode()
         except UnicodeDecodeError:
             marked = next((name for mark, name in BOMS if body.startswith(mark)), "")
-            body = body.decode(marked or declared(content_type, body) or "utf-8", "replace").encode()
+            body = body.decode(marked or declared_charset(content_type, body) or "utf-8", "replace").encode()
         with suppress(etree.LxmlError, ValueError):
             self._tree = html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
 

@@ -23,9 +23,8 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 from lxml import etree
 
-from archec.text.charset import declared
 from archec.text.checksum import NoText, TextDigest, TextLimits, TextResult, TextTask
-from archec.text.sniff import BOMS, GZIP, HEAD, HTML, PDF, POSTSCRIPT, ghostscript, is_plain, sniff
+from archec.text.sniff import BOMS, GZIP, HEAD, HTML, PDF, POSTSCRIPT, declared_charset, ghostscript, is_plain, sniff
 
 _CHUNK = 1 << 16
 _MAX_CODINGS = 2
@@ -102,7 +101,7 @@ def decoded(source: Callable[[], Iterator[bytes]], content_type: str, page: bool
         if first.startswith(mark):
             yield _decode(chain((first[len(mark) :],), stream), name, "replace")
             return
-    charset = declared(content_type, first if page else b"")
+    charset = declared_charset(content_type, first if page else b"")
     if charset == "cp1252":
         yield _cp1252(chain((first,), stream))
         return

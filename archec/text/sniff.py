@@ -1,4 +1,5 @@
-"""Detects the media type of a body from its first bytes, and says for which types text is extracted.
+"""Detects the media type of a body from its first bytes, and says for which types text is extracted; the charset that
+a server or a page declares.
 
 The type that a server declares is only used if the bytes are not conclusive. Types are lower-case, without parameters.
 """
@@ -10,6 +11,8 @@ import re
 import shutil
 import zlib
 from functools import lru_cache
+
+from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding
 
 HEAD = 1024
 """Number of bytes that determine the type; PDF readers search as many for ``%PDF-``."""
@@ -72,6 +75,10 @@ _TEXTUAL = frozenset({
     "application/json", "application/x-tex", "application/x-latex", "application/x-bibtex", "application/xml",
     "application/javascript", "application/x-stata-do",
 })
+_CHARSET = re.compile(
+    r"utf-8|utf-16(-[bl]e)?|iso8859-\d+|iso2022_\w+|cp\d+|koi8-\w|mac-\w+|gb18030|big5\w*|euc_\w+|shift_jis\w*|tis-620"
+)
+"""Python's names of the codecs that are charsets; others, such as ``rot13``, are not."""
 
 
 @lru_cache(256)
@@ -219,3 +226,15 @@ def _as_utf8(head: bytes) -> bytes | None:
             except UnicodeError:
                 return None
     return head
+
+
+def declared_charset(content_type: str, head: bytes) -> str:
+    """The codec of the charset that the server, or else the head of the page, declares; ``""`` if there is none. Names
+    are interpreted as browsers do (latin-1 is cp1252)."""
+    by_server = http_content_type_encoding(content_type.replace("'", '"')) or ""  # some send charset='utf-8'
+    if _CHARSET.fullmatch(by_server):
+        return "utf-16-le" if by_server == "utf-16" else by_server
+    by_page = html_body_declared_encoding(head) or ""
+    if by_page.startswith("utf-16"):
+        return "utf-8"  # the declaration was found as ASCII, so the page is not UTF-16
+    return by_page if _CHARSET.fullmatch(by_page) else ""
