@@ -22,8 +22,7 @@ from email.utils import format_datetime
 from functools import partial
 from urllib.parse import unquote_to_bytes
 
-from archec.web.connect import MAX_ADDRESSES, within
-from archec.web.guard import Guard
+from archec.web.guard import MAX_ADDRESSES, Guard, within
 from archec.web.h1 import AHEAD
 from archec.web.headers import clean
 from archec.web.messages import Request, Response

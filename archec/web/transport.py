@@ -18,9 +18,8 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from archec.config import FetchConfig
-from archec.web.connect import Connector
 from archec.web.ftp import FtpTransport
-from archec.web.guard import Guard, Resolver
+from archec.web.guard import Connector, Guard, Resolver
 from archec.web.h1 import H1Connection, Stale
 from archec.web.headers import clean
 from archec.web.messages import Request, Response, located, origin_at

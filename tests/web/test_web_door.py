@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 from web_support import QUICK
 
 from archec.config import Denial, FetchConfig
-from archec.web.connect import Connector, within
 from archec.web.door import (
     BlockingSender,
     Sender,
@@ -33,7 +32,7 @@ from archec.web.door import (
     WebError,
     content,
 )
-from archec.web.guard import Guard, Resolver
+from archec.web.guard import Connector, Guard, Resolver, within
 from archec.web.h1 import H1Connection
 from archec.web.messages import Request, Response, located, origin_at, same_origin, trusted
 from archec.web.outcome import BadUrl, Blocked, Denied, Outcome, ProtocolError, TimedOut

@@ -16,8 +16,7 @@ from web_tls import certificate
 
 from archec.config import Denial, FetchConfig
 from archec.errors import ConfigError
-from archec.web.connect import Connector
-from archec.web.guard import Guard
+from archec.web.guard import Connector, Guard
 from archec.web.outcome import ConnectError, Outcome
 from archec.web.policy import Proxies
 from archec.web.tls import Tls

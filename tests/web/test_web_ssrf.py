@@ -17,8 +17,7 @@ from web_hostile import Hostile
 from web_support import QUICK, fetch, fetch_one, settings
 
 from archec.ids import normalise_url
-from archec.web.connect import Connector
-from archec.web.guard import Guard, Resolver
+from archec.web.guard import Connector, Guard, Resolver
 from archec.web.outcome import ConnectError, Outcome
 from archec.web.policy import Proxies
 from archec.web.tls import Tls
