@@ -25,7 +25,7 @@ from archec.gather.spool import Spool
 from archec.ids import host_of
 from archec.paging import batched
 from archec.tist import MAX_TIST
-from archec.web.task import FetchTask
+from archec.web.outcome import FetchTask
 
 _DAY, _YEAR = 86400, 365 * 86400
 _HELD = frozenset({"new", "changed", "same", "not-modified", "cosmetic"})

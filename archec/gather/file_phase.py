@@ -27,8 +27,8 @@ from archec.gather.visits import Effect, VisitResult, contradicts, doubtful, vis
 from archec.paging import batched
 from archec.text.pool import TextPool
 from archec.units import human_size
+from archec.web.outcome import FetchTask, Hop
 from archec.web.pool import FetchPool
-from archec.web.task import FetchTask, Hop
 
 _WINDOW = 1024
 """Minimum number of files queued for the fetchers, so that they never wait for a commit."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from archec.catalogue.model import HostState
 from archec.config import FetchConfig
 from archec.ids import host_of
-from archec.web.task import Hop
+from archec.web.outcome import Hop
 
 _DAY = 86400
 _LONGEST = 30 * _DAY

@@ -41,8 +41,8 @@ from archec.store.sorting import SortedLines
 from archec.store.writer import CommitResult, sweep_parts
 from archec.text.pool import TextPool
 from archec.tist import stamp
+from archec.web.outcome import Hop
 from archec.web.pool import FetchPool
-from archec.web.task import Hop
 from archec.workers.child import rare_collections
 
 Begun = Callable[[Report], None]

@@ -16,7 +16,7 @@ from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Obi, Version
 from archec.ids import host_of
 from archec.text.sniff import is_page_instead_of_pdf
-from archec.web.task import Hop
+from archec.web.outcome import Hop
 
 _PASSWORD = re.compile(rb"""<input\b[^>]*\btype\s*=\s*["']?password\b""", re.I)
 _META = re.compile(rb"""<meta\b[^>]*\bname\s*=\s*["']?(?:robots|archec)\b[^>]*>""", re.I)

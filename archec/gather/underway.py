@@ -18,7 +18,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Obi
 from archec.gather.visits import Effect, VisitResult
-from archec.web.task import Hop
+from archec.web.outcome import Hop
 
 State = Literal["fetched", "redirects", "text", "silent"]
 

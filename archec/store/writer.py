@@ -389,7 +389,7 @@ def _implied(link: Redirect) -> bool:
 
 
 class BodySink(NamedTuple):
-    """Temporary files of one run, into which fetching processes write bodies (:class:`archec.web.task.Sink`)."""
+    """Temporary files of one run, into which fetching processes write bodies (:class:`archec.web.outcome.Sink`)."""
 
     temp: Callable[[str], Temp]
     """A temporary file in the final directory of the body of a URL."""

@@ -18,9 +18,23 @@ from archec.web.h1 import Answer
 from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked, whole
 from archec.web.location import location_of
 from archec.web.messages import Pairs, Request, Response, origin_at
-from archec.web.outcome import BUSY, BadUrl, Outcome, ProtocolError, ReadError, TooLarge, Truncated, WebError, of_status
+from archec.web.outcome import (
+    BUSY,
+    HEAD,
+    BadUrl,
+    FetchTask,
+    Hop,
+    Outcome,
+    ProtocolError,
+    ReadError,
+    Sink,
+    TempLike,
+    TooLarge,
+    Truncated,
+    WebError,
+    of_status,
+)
 from archec.web.policy import Tuning
-from archec.web.task import HEAD, FetchTask, Hop, Sink, TempLike
 from archec.web.transport import Transports
 
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})

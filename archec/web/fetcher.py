@@ -26,10 +26,22 @@ from archec.ids import host_of
 from archec.web.client import Attempt, Client, Flight
 from archec.web.h1 import AHEAD
 from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
-from archec.web.outcome import BUSY, Outcome
+from archec.web.outcome import (
+    BUSY,
+    Fatal,
+    FetchTask,
+    Hop,
+    Hops,
+    HostsKnown,
+    Outcome,
+    Sink,
+    Stop,
+    Tasks,
+    ToWorker,
+    failure,
+)
 from archec.web.policy import Tuning
 from archec.web.robots import Robots, RobotsCache, RobotsUnknown
-from archec.web.task import Fatal, FetchTask, Hop, Hops, HostsKnown, Sink, Stop, Tasks, ToWorker, failure
 from archec.web.transport import Transports, transports
 from archec.workers.child import call, in_use, set_limit
 from archec.workers.pipe import Inbox, decoder, encode, frame

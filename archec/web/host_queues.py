@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from archec.config import FetchConfig
-from archec.web.outcome import Outcome
-from archec.web.task import FetchTask
+from archec.web.outcome import FetchTask, Outcome
 
 _MAX_HOSTS = 50_000
 """Number of hosts above which hosts without state are dropped."""

@@ -19,9 +19,8 @@ import msgspec
 from archec.config import FetchConfig
 from archec.errors import ArchecError, StorageFailed, StorageFull
 from archec.ids import host_of
-from archec.web.outcome import Outcome
+from archec.web.outcome import Fatal, FetchTask, FromWorker, Hop, Hops, HostsKnown, Outcome, Stop, Tasks, failure
 from archec.web.policy import Deny, Proxies, Tuning
-from archec.web.task import Fatal, FetchTask, FromWorker, Hop, Hops, HostsKnown, Stop, Tasks, failure
 from archec.workers.pipe import decoder, encode
 from archec.workers.pool import Process
 
@@ -97,10 +96,10 @@ class FetchPool:
     ) -> None:
         """Starts nothing yet.
 
-        ``sink`` is the function (``module:name``) that returns a :class:`archec.web.task.Sink` in each worker, and its
-        arguments. A worker that sends nothing for ``silence`` seconds is killed. Once servers have sent ``max_bytes``
-        (including heads), fetching stops, tasks in progress return nothing, and the pool is ``spent``. Raises
-        ConfigError if a proxy in the configuration or the environment is invalid.
+        ``sink`` is the function (``module:name``) that returns a :class:`archec.web.outcome.Sink` in each worker, and
+        its arguments. A worker that sends nothing for ``silence`` seconds is killed. Once servers have sent
+        ``max_bytes`` (including heads), fetching stops, tasks in progress return nothing, and the pool is ``spent``.
+        Raises ConfigError if a proxy in the configuration or the environment is invalid.
         """
         Proxies(config.proxy)
         self._deny = Deny(config.deny)

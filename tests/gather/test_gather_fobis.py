@@ -30,7 +30,7 @@ from archec.gather import host_waits
 from archec.gather.file_phase import FilePhase
 from archec.store.layout import open_layout
 from archec.tist import iso
-from archec.web.task import Hop
+from archec.web.outcome import Hop
 
 
 def bytes_now(config: Config, url: str) -> bytes:

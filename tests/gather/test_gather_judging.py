@@ -31,9 +31,8 @@ from archec.gather.run import Options, dry_run
 from archec.gather.visits import contradicts, doubtful
 from archec.history import History
 from archec.progress import Meter
-from archec.web.outcome import Outcome
+from archec.web.outcome import Hop, Outcome
 from archec.web.pool import FetchPool
-from archec.web.task import Hop
 
 DAY = 86400
 CLOSED = ["http://127.0.0.7:9/x", "http://127.0.0.8:9/x", "http://127.0.0.9:9/x"]

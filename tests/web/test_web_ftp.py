@@ -11,8 +11,7 @@ import pytest
 from web_ftpserver import FtpServer
 from web_support import QUICK, fetch, fetch_one, leftovers, settings
 
-from archec.web.outcome import Outcome
-from archec.web.task import FetchTask
+from archec.web.outcome import FetchTask, Outcome
 from archec.web.transport import transports
 
 BODY = b"paper\n" * 100_000

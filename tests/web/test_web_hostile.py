@@ -18,8 +18,7 @@ from web_hostile import Hostile, body_of
 from web_support import fetch, fetch_one, leftovers, settings
 
 import archec
-from archec.web.outcome import Outcome
-from archec.web.task import FetchTask
+from archec.web.outcome import FetchTask, Outcome
 
 
 def test_a_body_is_written_whole_and_hashed(hostile: Hostile, tmp_path: Path) -> None:
@@ -182,7 +181,7 @@ from archec.config import FetchConfig
 from archec.web.client import Client, Flight
 from archec.web.fetcher import transports
 from archec.web.policy import Tuning
-from archec.web.task import FetchTask
+from archec.web.outcome import FetchTask
 
 async def main():
     config = FetchConfig(allow_networks=("127.0.0.0/8",))

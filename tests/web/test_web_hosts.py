@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from archec.config import FetchConfig
 from archec.web import host_queues
 from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
-from archec.web.outcome import Outcome
-from archec.web.task import FetchTask
+from archec.web.outcome import FetchTask, Outcome
 
 DOWN = GivenUp(Outcome.UNREACHABLE, "down")
 

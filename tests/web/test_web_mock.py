@@ -14,8 +14,7 @@ from web_support import fetch, fetch_one, settings
 
 from archec.errors import StorageFailed, StorageFull
 from archec.web.messages import Request, Response
-from archec.web.outcome import BadUrl, ConnectError, Outcome, ProtocolError, ReadError, TimedOut
-from archec.web.task import FetchTask
+from archec.web.outcome import BadUrl, ConnectError, FetchTask, Outcome, ProtocolError, ReadError, TimedOut
 from archec.web.transport import Transports
 
 URL = "http://papers.example/a%2Fb.pdf?x=1"

@@ -14,9 +14,8 @@ from web_hostile import Hostile
 from web_support import QUICK, fetch, fetch_one, leftovers, settings
 
 from archec.config import FetchConfig
-from archec.web.outcome import Outcome
+from archec.web.outcome import FetchTask, Hop, Outcome
 from archec.web.pool import FetchPool
-from archec.web.task import FetchTask, Hop
 from archec.web.transport import transports
 
 

@@ -20,9 +20,8 @@ from web_support import QUICK, FolderSink, collect_all, leftovers, settings
 from archec.config import FetchConfig
 from archec.errors import ArchecError, ConfigError, StorageFull
 from archec.ids import host_of
-from archec.web.outcome import Outcome
+from archec.web.outcome import FetchTask, Hop, Outcome
 from archec.web.pool import FetchPool
-from archec.web.task import FetchTask, Hop
 
 AGENT = "archec/0.1 (test)"
 
@@ -296,7 +295,7 @@ from dataclasses import replace
 from pathlib import Path
 from archec.config import FetchConfig
 from archec.web.pool import FetchPool
-from archec.web.task import FetchTask
+from archec.web.outcome import FetchTask
 config = FetchConfig(workers=2, delay=0.0, robots="ignore", allow_networks=("127.0.0.0/8",))
 pool = FetchPool(config, "test", ("web_support:folder_sink", [Path(sys.argv[1])]))
 signal.alarm(120)  # should the test itself be killed

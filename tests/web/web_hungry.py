@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from archec.store.layout import Layout
 from archec.store.writer import BodySink, body_sink
-from archec.web.task import TempLike
+from archec.web.outcome import TempLike
 
 
 class HungrySink:

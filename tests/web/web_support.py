@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from archec.config import FetchConfig
 from archec.web.fetcher import Fetcher
+from archec.web.outcome import FetchTask, Hop, Sink
 from archec.web.policy import Tuning
 from archec.web.pool import FetchPool
-from archec.web.task import FetchTask, Hop, Sink
 from archec.web.transport import Transports
 
 QUICK = Tuning(
