@@ -22,8 +22,7 @@ from archec.gather.host_waits import HostTable, is_silent
 from archec.gather.options import Environment
 from archec.gather.spool import Spool
 from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, tags_in, tags_of
-from archec.gather.underway import Active, UnderWay, VisitLog
-from archec.gather.visits import Effect, VisitResult, contradicts, doubtful, visit_for
+from archec.gather.visits import Active, Effect, UnderWay, VisitLog, VisitResult, contradicts, doubtful, visit_for
 from archec.paging import batched
 from archec.text.pool import TextPool
 from archec.units import human_size
