@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -12,21 +12,19 @@ from pathlib import Path
 from archec import __version__
 from archec.archive.commit import CommitItem, Commits, Committer, check_space, committing
 from archec.archive.opening import Archive, LastRun, last_run, locked, refuse_past, scratch_folder
-from archec.archive.report import NOT_ASKED, Report
+from archec.archive.report import Report
 from archec.archive.runs import beginning, close_interrupted_run, end_run, read_clock, recounted, stop_run, sweep
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import ObiChange, RunEnd, RunStart
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, StorageFull, UsageError, gravest
-from archec.gather.bodies import ReceivedHops, received
+from archec.gather.bodies import received
 from archec.gather.clock_check import check_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
-from archec.gather.due import due_files, make_plan, refusals
-from archec.gather.file_phase import FilePhase
-from archec.gather.host_waits import HostTable
-from archec.gather.mass_losses import GoneFiles, undecided
+from archec.gather.due import due_files, refusals
+from archec.gather.file_phase import take_up, visit_files
 from archec.gather.options import Environment, Options, run_time
 from archec.gather.spool import Spool
 from archec.gather.template_phase import TemplatePhase
@@ -38,11 +36,8 @@ from archec.redif.source import open_source
 from archec.store.journal import read_batches
 from archec.store.layout import journals, open_store
 from archec.store.sorting import SortedLines
-from archec.store.writer import CommitResult, sweep_parts
-from archec.text.pool import TextPool
+from archec.store.writer import CommitResult
 from archec.tist import stamp
-from archec.web.outcome import Hop
-from archec.web.pool import FetchPool
 from archec.workers.child import rare_collections
 
 Begun = Callable[[Report], None]
@@ -309,68 +304,3 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def visit_files(of: Environment) -> str:
-    """Visits the files that are due; those of given-up hosts are retried once. Decides on losses at the end, even if no
-    file was due, because losses held back earlier may be accepted.
-
-    Returns ``budget`` or ``network-down`` if that stopped it, else an empty string. Raises an ArchecError if the run
-    must stop.
-    """
-    of.meter.phase("planning visits", None)
-    with of.report.timed("files"), GoneFiles(of.spool.folder) as gone:
-        for url in undecided(of.archive, of.report):
-            gone.add(url)
-        state = _visit(of, gone.add)
-        gone.conclude(of.archive, of.committer, of.report, when=of.at.when, accepted=of.options.accept)
-        return state
-
-
-def _visit(of: Environment, on_gone: Callable[[str], None]) -> str:
-    archive, report = of.archive, of.report
-    with _file_phase(of, on_gone) as (phase, hosts):
-
-        def may_be_asked(url: str) -> bool:
-            """Whether the host of a file may be asked in this run; if not, the file is deferred and counted."""
-            if hosts.is_bound(url):
-                report.put_off(url, NOT_ASKED)
-                return False
-            return True
-
-        files = of.options.budget.files
-        due = due_files(archive.catalogue, archive.config.fetch, of.at.when, report.run)
-        if not make_plan(of.spool, (fobi for fobi in due if may_be_asked(fobi.id)), files + 1 if files else 0):
-            return ""
-        spent, again = False, list[str]()
-        with TextPool(archive.config.text) as texts:
-            for last_pass in (False, True):
-                if last_pass:
-                    of.spool.replan([url for url in again if may_be_asked(url)])
-                spent, again = _pass(of, phase, texts, last_pass=last_pass)
-                if spent or hosts.is_cut_off or not again:
-                    break
-        sweep_parts(archive.layout, {report.run})  # of fetching processes that died
-        return "network-down" if hosts.is_cut_off else "budget" if spent else ""
-
-
-def take_up(of: Environment, hops: Iterable[Hop]) -> None:
-    """Completes the visits whose hops a killed run left. The next run that visits files decides on losses."""
-    with _file_phase(of, lambda url: None) as (phase, _), TextPool(of.archive.config.text) as texts:
-        phase.take_up(hops, texts)
-
-
-@contextmanager
-def _file_phase(of: Environment, on_gone: Callable[[str], None]) -> Iterator[tuple[FilePhase, HostTable]]:
-    archive, run = of.archive, of.report.run
-    hosts = HostTable(archive.config.fetch, archive.catalogue.hosts(), run, time.time())
-    with ReceivedHops(archive.work, run) as received:
-        yield FilePhase(of, hosts, received, on_gone), hosts
-
-
-def _pass(of: Environment, phase: FilePhase, texts: TextPool, *, last_pass: bool) -> tuple[bool, list[str]]:
-    config, sink = of.archive.config, ("archec.store.writer:body_sink", (of.archive.layout, of.report.run))
-    with FetchPool(config.fetch, config.agent, sink, max_bytes=of.options.budget.bytes) as pool:
-        try:
-            return phase.fetch(pool, texts, of.spool, last_pass=last_pass)
-        except BaseException as error:
-            phase.abandon(pool, error)
-            raise

@@ -42,7 +42,7 @@ from gather_support import (
 )
 
 from archec.config import Config, FetchConfig
-from archec.gather import run as gather_run
+from archec.gather import file_phase
 from archec.store.layout import open_layout
 from archec.tist import tist_path
 from archec.web.pool import FetchPool
@@ -343,7 +343,7 @@ def test_a_worker_that_needs_too_much_memory(
         def hungry(config: FetchConfig, agent: str, sink: tuple[str, list[object]], **more: int) -> FetchPool:
             return FetchPool(config, agent, ("web_hungry:hungry_sink", sink[1]), **more)
 
-        monkeypatch.setattr(gather_run, "FetchPool", hungry)
+        monkeypatch.setattr(file_phase, "FetchPool", hungry)
         report = run(config)
         assert (report.state, dict(report.fobis)) == ("done", {"new": 20, "internal": 1})
         assert site.count("/hungry") == 4, "twice in each of the two passes"
