@@ -86,7 +86,7 @@ def _texts(config: Config, path: Path) -> set[str]:
 
 def _extracted(config: Config, path: Path, head: bytes) -> str:
     """The checksum of the text in a file, extracted in a separate process. Raises NotHeld if there is no text."""
-    from archec.text.pool import TextPool  # slow to import
+    from archec.text.checksum import TextPool  # slow to import
     from archec.text.sniff import sniff
 
     with TextPool(config.text) as pool:

@@ -27,7 +27,7 @@ from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, ta
 from archec.gather.visits import Active, Effect, UnderWay, VisitLog, VisitResult, contradicts, doubtful, visit_for
 from archec.paging import batched
 from archec.store.writer import sweep_parts
-from archec.text.pool import TextPool
+from archec.text.checksum import TextPool
 from archec.units import human_size
 from archec.web.outcome import FetchTask, Hop
 from archec.web.pool import FetchPool

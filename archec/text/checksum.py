@@ -1,4 +1,5 @@
-"""Text checksums of files: the normal form of a text, why a file has no checksum, and the limits of extraction.
+"""Text checksums of files: the normal form of a text, why a file has no checksum, the limits of extraction, and the
+pool of worker processes that compute them, so that a file that crashes a parser does no other harm.
 
 The text of a template (vi) is :func:`archec.redif.template.canonical_text`.
 """
@@ -8,8 +9,14 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
+
+from archec.config import TextConfig
+from archec.text.sniff import POSTSCRIPT, bare_type, ghostscript, has_text
+from archec.workers.child import Limits
+from archec.workers.pool import Done, Pool
 
 REASONS = {
     "": "there is a text checksum",
@@ -30,6 +37,7 @@ REASONS = {
     "no-worker": "worker processes cannot be started",
 }
 """All reasons of results with their meanings. Without a checksum a changed file is never ``cosmetic``."""
+_EXTRACTOR = "archec.text.extract:extractor"
 
 
 class TextResult(NamedTuple):
@@ -135,3 +143,50 @@ def _last_word(text: str) -> int:
         return len(text)
     tail = text.rsplit(None, 1)
     return len(text) - len(tail[1]) if len(tail) == 2 else 0
+
+
+class TextPool(Pool[TextTask, TextResult]):
+    """Takes files by ``extract`` and returns results by ``collect``, in any order. A context manager, for one thread.
+
+    Leaving the context kills the workers; results that were not collected are lost. ``function`` replaces
+    :func:`archec.text.extract.extractor` in tests.
+    """
+
+    def __init__(self, config: TextConfig, function: str = _EXTRACTOR, *, silence: float = 60.0) -> None:
+        self._config = config
+        super().__init__(
+            function,
+            (config.max_size, config.timeout),
+            TextResult,
+            workers=config.workers,
+            limits=Limits(config.max_memory, config.max_size, config.timeout),
+            silence=silence,
+        )
+
+    def wants(self, media_type: str, size: int) -> bool:
+        """Whether a file of this type (from ``sniff``) and size can have a text checksum."""
+        if not (self._config.enabled and 0 < size <= self._config.max_size and has_text(media_type)):
+            return False
+        return bare_type(media_type) != POSTSCRIPT or self._postscript
+
+    def extract(self, key: str, path: str, media_type: str, content_encoding: str = "") -> None:
+        """Queues a file for which ``wants`` is true. Returns immediately."""
+        self.submit(TextTask(key, Path(path), media_type, content_encoding))
+
+    def collect(self, timeout: float = 0.0) -> list[TextDone]:
+        """Returns the available results. Waits up to ``timeout`` seconds for the first one, unless nothing is pending.
+        """
+        if timeout:
+            self.wait(timeout)
+        return [_text_done(done) for done in self.results()]
+
+    @cached_property
+    def _postscript(self) -> bool:
+        return ghostscript() is not None
+
+
+def _text_done(done: Done[TextTask, TextResult]) -> TextDone:
+    if done.error is not None:
+        return TextDone(done.item.key, None, "damaged")  # an unexpected exception of a parser
+    md5, reason = done.answer or TextResult(None, done.fault)
+    return TextDone(done.item.key, md5, "" if md5 else reason if reason in REASONS else "crashed")

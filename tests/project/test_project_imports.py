@@ -122,7 +122,7 @@ def test_no_socket_outside_web_connects() -> None:
         ("archec.cli.get", {"archec.fileset", "archec.web", "asyncio", "lxml", "warcio"}),
         ("archec.cli.gather", {"anyio", "asyncio", "http.client", "lxml", "ssl", "statistics", "warcio"}),
         ("archec.web.fetcher", {"anyio", "http.client", "lxml", "warcio", "yaml"}),
-        ("archec.text.pool", {"archec.web", "asyncio", "lxml", "yaml"}),
+        ("archec.text.checksum", {"archec.web", "asyncio", "lxml", "yaml"}),
         ("archec.access.build", {"redis"}),
     ],
 )
