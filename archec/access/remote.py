@@ -25,7 +25,7 @@ from archec.access.rows import Row
 from archec.access.sources import in_time
 from archec.errors import UsageError
 from archec.web.door import Response, Sender, WebError, trusted
-from archec.web.headers import whole
+from archec.web.messages import whole
 from archec.web.outcome import ConnectError, NotConnected
 
 _log = logging.getLogger("archec.access.remote")

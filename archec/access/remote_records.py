@@ -21,7 +21,7 @@ from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
 from archec.server.responses import in_pieces
 from archec.web.door import Response
-from archec.web.headers import whole
+from archec.web.messages import whole
 
 T = TypeVar("T")
 REMOTE = ("live", "cdx", "memento")

@@ -24,7 +24,7 @@ from archec.access.resource import Loaded
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
 from archec.server.responses import BodyResponse, in_pieces
-from archec.web.headers import http_date as time_of
+from archec.web.messages import http_date as time_of
 
 _ORIG = "x-archive-orig-"
 _UNSAFE = re.compile(

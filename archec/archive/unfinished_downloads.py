@@ -20,7 +20,7 @@ from archec.closing import Closing
 from archec.errors import StorageFailed, failure, storage_errors
 from archec.files import read_file
 from archec.store.writer import Writer
-from archec.web.headers import whole
+from archec.web.messages import whole
 
 _NAME = "fileset.jsonl"
 _MOST = 200_000

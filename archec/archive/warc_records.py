@@ -12,7 +12,7 @@ from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.warc import cdxj, records
 from archec.warc.records import Contents, Observation, RecordKind
-from archec.web.headers import TLS_FIELD
+from archec.web.messages import TLS_FIELD
 
 
 def states(obi: Obi) -> Iterator[Observation]:

@@ -17,7 +17,7 @@ from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.platforms.base import host_of
 from archec.fileset.status import PlatformError, UploadFailed
 from archec.web.door import Sender, WebError, content
-from archec.web.headers import raw_headers, wait_asked
+from archec.web.messages import raw_headers, wait_asked
 
 ACCESS_KEY, SECRET_KEY = "ARCHEC_ARCHIVEORG_ACCESS_KEY", "ARCHEC_ARCHIVEORG_SECRET_KEY"
 """Environment variables of the keys. Unless both are set, nothing is uploaded."""

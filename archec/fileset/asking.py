@@ -16,7 +16,7 @@ from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer,
 from archec.fileset.status import PlatformHttpError, Status
 from archec.text.sniff import bare_type
 from archec.web.door import Response, Sender, TooLarge, WebError, content, located
-from archec.web.headers import raw_headers, wait_asked, whole
+from archec.web.messages import raw_headers, wait_asked, whole
 from archec.web.outcome import Outcome, of_status
 from archec.web.policy import Tuning
 from archec.web.robots import ALLOW_ALL, MAX_SIZE, RobotsRules, RobotsUnknown, product_token, robots_in

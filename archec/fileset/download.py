@@ -30,7 +30,7 @@ from archec.progress import Meter
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import UNKNOWN, bare_type, sniff
 from archec.web.door import Response, content
-from archec.web.headers import kept
+from archec.web.messages import kept
 from archec.web.policy import Tuning
 
 _T = TypeVar("_T")

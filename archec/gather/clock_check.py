@@ -19,7 +19,7 @@ from archec.catalogue.documents import read
 from archec.config import Config
 from archec.store.layout import JournalFile
 from archec.tist import MAX_TIST
-from archec.web.headers import http_date
+from archec.web.messages import http_date
 
 _MOST_HOSTS = 9
 _PATIENCE, _LATECOMERS = 10.0, 1.0

@@ -26,7 +26,7 @@ from archec.config import Config
 from archec.gather.due import next_due
 from archec.gather.options import RunTime
 from archec.gather.suspects import suspicion
-from archec.web.headers import TLS_FIELD, http_date
+from archec.web.messages import TLS_FIELD, http_date
 from archec.web.outcome import Hop
 
 _COMPRESSED = re.compile(r"([-;:]|--)(gzip|br|deflate|zstd)$")

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from archec.config import FetchConfig
 from archec.errors import BadName
 from archec.web.h1 import Answer
-from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked, whole
 from archec.web.location import location_of
-from archec.web.messages import Pairs, Request, Response, origin_at
+from archec.web.messages import TLS_FIELD, Pairs, Request, Response, kept, origin_at, raw_headers, wait_asked, whole
 from archec.web.outcome import (
     BUSY,
     HEAD,

@@ -22,8 +22,7 @@ from contextlib import closing
 from time import monotonic
 
 from archec.config import FetchConfig
-from archec.web.headers import unpack
-from archec.web.messages import Located, Request, Response, located, same_origin, trusted
+from archec.web.messages import Located, Request, Response, located, same_origin, trusted, unpack
 from archec.web.outcome import ProtocolError, TooLarge, WebError
 from archec.web.policy import Profile, Tuning, limited
 from archec.web.transport import transports

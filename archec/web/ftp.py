@@ -24,8 +24,7 @@ from urllib.parse import unquote_to_bytes
 
 from archec.web.guard import MAX_ADDRESSES, Guard, within
 from archec.web.h1 import AHEAD
-from archec.web.headers import clean
-from archec.web.messages import Request, Response
+from archec.web.messages import Request, Response, clean
 from archec.web.outcome import OURS, BadUrl, ConnectError, Internal, ProtocolError, TimedOut, Truncated, internal
 
 _MAX_REPLIES = 256_000

@@ -228,7 +228,7 @@ class Hop(Struct, frozen=True, array_like=True):
     status: int = 0
     """HTTP status, 0 without a response. For FTP the nearest HTTP status."""
     headers: tuple[tuple[str, str], ...] = ()
-    """The kept headers, names in lower case, values cleaned and limited in length (``headers.KEPT``)."""
+    """The kept headers (:data:`archec.web.messages.KEPT`), names in lower case, values cleaned and cut."""
     location: str = ""
     """A normalised URL."""
     temp: str = ""

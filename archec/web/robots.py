@@ -28,8 +28,8 @@ from protego import Protego
 from archec.errors import BadName
 from archec.ids import host_of
 from archec.web.client import Client, Flight
-from archec.web.headers import raw_headers, unpack, wait_asked
 from archec.web.location import location_of
+from archec.web.messages import raw_headers, unpack, wait_asked
 from archec.web.outcome import BUSY, Outcome, WebError, of_status
 from archec.web.policy import Tuning
 

@@ -21,8 +21,7 @@ from archec.config import FetchConfig
 from archec.web.ftp import FtpTransport
 from archec.web.guard import Connector, Guard, Resolver
 from archec.web.h1 import H1Connection, Stale
-from archec.web.headers import clean
-from archec.web.messages import Request, Response, located, origin_at
+from archec.web.messages import Request, Response, clean, located, origin_at
 from archec.web.outcome import BadUrl, ConnectError, WebError
 from archec.web.policy import Deny, Proxies, Tuning, plain
 from archec.web.tls import ISSUER_SIZE, Tls

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.web.headers import KEPT, kept, raw_headers, wait_asked, whole
+from archec.web.messages import KEPT, kept, raw_headers, wait_asked, whole
 
 NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 

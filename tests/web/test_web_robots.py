@@ -17,7 +17,7 @@ from web_hostile import Hostile, hostile_server
 from web_support import fetch, fetch_one, settings
 
 from archec.config import Denial
-from archec.web.headers import unpack
+from archec.web.messages import unpack
 from archec.web.outcome import Outcome
 from archec.web.robots import MAX_SIZE, parse, product_token
 

@@ -20,7 +20,7 @@ from web_oldtls import answer_once
 from web_support import fetch_one, settings
 
 from archec.config import Denial
-from archec.web.headers import TLS_FIELD
+from archec.web.messages import TLS_FIELD
 from archec.web.outcome import Outcome
 from archec.web.tls import issuer_url, trusted
 

@@ -39,7 +39,7 @@ from archec.fileset.status import FilesetPlatformScopeError, FilesetProblem, NoP
 from archec.ids import is_url, normalise_url
 from archec.text.sniff import bare_type
 from archec.urlkey import urlkey
-from archec.web.headers import whole
+from archec.web.messages import whole
 
 _PAIR = r""" ?([!#$%&'*+.^_`|~0-9a-zA-Z-]+)(?: ?= ?(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^",;<> ]+)))?"""
 _LINK = re.compile(rf"<([^<>]*)>((?: ?;(?:{_PAIR})?)*) ?(?:,|$)")
