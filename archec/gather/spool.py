@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from archec.archive.held_back import Loss
 from archec.errors import StorageFailed, storage_errors
 from archec.ids import host_of
 from archec.redif.precedence import rank
@@ -82,15 +83,6 @@ class ChunkRead(NamedTuple):
     more: dict[str, int]
     kinds: dict[str, int]
     size: int
-
-
-class Loss(NamedTuple):
-    """A tobi that is lost according to the data set: the archive of its handle, and the archive's directory of its
-    place."""
-
-    archive: str
-    directory: str
-    id: str
 
 
 _decode = msgspec.json.Decoder(SeenRow).decode

@@ -20,16 +20,15 @@ import msgspec
 from archec.archive.claims import Judgement, Verdict, claim_of, concluded, judged, said, verdict_after
 from archec.archive.commit import CommitItem
 from archec.archive.evidence import Evidence, NotJudged, coverage_set, directory_of, evidence_of, hides, shows
-from archec.archive.held_back import held_back_record, journalled
+from archec.archive.held_back import HeldCounts, Loss, group_of, groups_to_hold_back, held_back_record, journalled
 from archec.archive.opening import tobis_in_journals
 from archec.catalogue.documents import ObiState, history_of
 from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, SetAdded, merged
 from archec.catalogue.model import Claim, Coverage, DataSet, HeldBack, KeyedSet, Obi
 from archec.gather.dataset import Chosen, dated_by_members, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
-from archec.gather.mass_losses import HeldCounts, group_of, groups_to_hold_back
 from archec.gather.options import Environment
-from archec.gather.spool import Loss, SeenRow
+from archec.gather.spool import SeenRow
 from archec.gather.template_texts import WORKER_HINT, Job, Reading, WrittenTemplate, read_data_set, writing
 from archec.history import History
 from archec.ids import archive_of

@@ -18,11 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.archive.evidence import Evidence
-from archec.archive.held_back import id_list
+from archec.archive.held_back import id_list, is_held_back
 from archec.catalogue.model import DataSet, HeldBack, HeldGroup
 from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
-from archec.gather.mass_losses import is_held_back
 from archec.gather.run import exit_code
 from archec.tist import parse_when
 

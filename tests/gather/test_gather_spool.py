@@ -15,13 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_disk import small_disk
 
+from archec.archive.held_back import Loss
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import StorageFailed, StorageFull
 from archec.gather.directory_cache import DirectoryMemory
-from archec.gather.mass_losses import GoneFiles
+from archec.gather.gone_files import GoneFiles
 from archec.gather.options import Options
-from archec.gather.spool import ChunkRead, FileRow, Loss, SeenRow, Spool, line_of, row_of
+from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool, line_of, row_of
 from archec.gather.template_texts import Job, chunk_reader, writing
 from archec.ids import MAX_ID
 from archec.redif.files import Blob

@@ -1,79 +1,32 @@
-"""Mass losses: when the losses of an archive's templates or of a host's files are held back, and how that is recorded
-(design, sections 4 and 5).
-
-Losses confirmed by a run's visits are collected until its end, when it is known how many files each host would lose. If
-too many are gone at once, the host itself has probably changed, and their losses are held back.
+"""Files whose losses are confirmed by a run's visits. They are collected until its end, when it is known how many files
+each host would lose. If too many are gone at once, the host itself has probably changed, and they are held back.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.file_loss import is_lost, loss_of
-from archec.archive.held_back import files_of, held_back_record, journalled
+from archec.archive.held_back import files_of, held_back_record, is_held_back, journalled
 from archec.archive.journal_records import records
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.runs import newest_first
 from archec.catalogue.journal_lines import ObiChange
 from archec.closing import Closing
-from archec.config import Config
 from archec.errors import storage_errors
 from archec.gather.options import options_of
-from archec.gather.spool import Loss
 from archec.ids import host_of
 from archec.paging import batched
 from archec.store.layout import journals
 
-_LEAST_HELD, _HALF = 3, 0.5
 _PERIOD = 30 * 86400
 """Seconds for which a visit that found a file gone counts against its host."""
 _BATCH = 500
-
-
-def is_held_back(config: Config, losses: int, held: int) -> bool:
-    """The guard: whether too many of an archive's tobis, or of those in its directory, would be lost at once.
-
-    Fewer than ``max_loss_least`` are too many only if they are more than half; ``max_loss`` may allow more than that.
-    """
-    if held >= _LEAST_HELD and losses > max(_HALF, config.max_loss) * held:
-        return True
-    return losses >= config.max_loss_least and losses > config.max_loss * held
-
-
-class HeldCounts(NamedTuple):
-    """The number of tobis held as of a data set's date, by the archive of their handle, and by the archive's directory
-    of their place. The merge leaves out of ``directories`` those whose place on that date the scan does not know."""
-
-    archives: Counter[str]
-    directories: Counter[str]
-
-
-def groups_to_hold_back(config: Config, losses: Iterable[Loss], held: HeldCounts) -> tuple[set[str], set[str]]:
-    """The archives and the archives' directories that would lose too much at once."""
-    by_archive, by_directory = Counter[str](), Counter[str]()
-    for loss in losses:
-        by_archive[loss.archive] += 1
-        by_directory[loss.directory] += 1
-    return (
-        {name for name, lost in by_archive.items() if name and is_held_back(config, lost, held.archives[name])},
-        {name for name, lost in by_directory.items() if is_held_back(config, lost, held.directories[name])},
-    )
-
-
-def group_of(loss: Loss, archives: Collection[str], directories: Collection[str], accepted: Collection[str]) -> str:
-    """The group under which a loss is held back, empty if it is not. ``accepted`` names those whose losses are
-    accepted, or ``all``."""
-    if not {"all", loss.archive, loss.directory}.isdisjoint(accepted):
-        return ""
-    if loss.archive in archives:
-        return loss.archive
-    return loss.directory if loss.directory in directories else ""
 
 
 def undecided(archive: Archive, report: Report) -> Iterator[str]:
