@@ -19,7 +19,7 @@ from archec.web.door import Response, Sender, TooLarge, WebError, content, locat
 from archec.web.messages import raw_headers, wait_asked, whole
 from archec.web.outcome import Outcome, of_status
 from archec.web.policy import Tuning
-from archec.web.robots import ALLOW_ALL, MAX_SIZE, RobotsRules, RobotsUnknown, product_token, robots_in
+from archec.web.politeness import ALLOW_ALL, MAX_SIZE, RobotsRules, RobotsUnknown, product_token, robots_in
 
 _MOST_BYTES = 100_000_000
 """Size limit of a response in bytes; a manifest of 100,000 files has some 60 million."""

@@ -9,6 +9,6 @@ out:
   is one;
 * ``transport`` sends ``messages`` over kept connections; ``ftp`` is the same for ftp URLs;
 * ``client`` makes one attempt at a task; ``messages``, ``location`` and ``outcome`` interpret the result;
-* ``host_queues`` and ``robots`` are rules of politeness; ``fetcher`` runs all of it in one event loop of a process;
+* ``politeness`` has a queue for each host, and robots.txt; ``fetcher`` runs all of it in one event loop of a process;
 * ``pool`` starts several such processes and divides the hosts among them.
 """

@@ -25,7 +25,6 @@ from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web.client import Attempt, Client, Flight
 from archec.web.h1 import AHEAD
-from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
 from archec.web.outcome import (
     BUSY,
     Fatal,
@@ -41,7 +40,7 @@ from archec.web.outcome import (
     failure,
 )
 from archec.web.policy import Tuning
-from archec.web.robots import Robots, RobotsCache, RobotsUnknown
+from archec.web.politeness import GivenUp, HostQueues, QueuedTask, Robots, RobotsCache, RobotsUnknown
 from archec.web.transport import Transports, transports
 from archec.workers.child import call, in_use, set_limit
 from archec.workers.pipe import Inbox, decoder, encode, frame

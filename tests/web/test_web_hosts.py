@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.config import FetchConfig
-from archec.web import host_queues
-from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
+from archec.web import politeness
 from archec.web.outcome import FetchTask, Outcome
+from archec.web.politeness import GivenUp, HostQueues, QueuedTask
 
 DOWN = GivenUp(Outcome.UNREACHABLE, "down")
 
@@ -58,7 +58,7 @@ def test_a_delay_lies_between_two_starts() -> None:
 
 
 def test_a_host_is_not_forgotten_within_its_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_queues, "_MAX_HOSTS", 2)
+    monkeypatch.setattr(politeness, "_MAX_HOSTS", 2)
     hosts = queues(delay=1.0)
     fill(hosts, "a", "b")
     assert None not in (hosts.take(10.0), hosts.take(10.0))

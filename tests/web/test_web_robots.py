@@ -19,14 +19,14 @@ from web_support import fetch, fetch_one, settings
 from archec.config import Denial
 from archec.web.messages import unpack
 from archec.web.outcome import Outcome
-from archec.web.robots import MAX_SIZE, parse, product_token
+from archec.web.politeness import MAX_SIZE, parse_robots, product_token
 
 OBEY = settings(robots="obey")
 URL = "http://h.example"
 
 
 def allows(text: str, path: str) -> bool:
-    return parse(text.encode(), "archec").allows(URL + path)
+    return parse_robots(text.encode(), "archec").allows(URL + path)
 
 
 def test_groups_and_patterns() -> None:
@@ -44,15 +44,15 @@ def test_groups_and_patterns() -> None:
 
 
 def test_delays() -> None:
-    assert parse(b"User-agent: *\nCrawl-delay: 2.5", "archec").delay == 2.5
-    assert parse(b"User-agent: *\nRequest-rate: 1/10s", "archec").delay == 10
-    assert parse(b"User-agent: *\nCrawl-delay: soon\nRequest-rate: 1/0", "archec").delay == 0
+    assert parse_robots(b"User-agent: *\nCrawl-delay: 2.5", "archec").delay == 2.5
+    assert parse_robots(b"User-agent: *\nRequest-rate: 1/10s", "archec").delay == 10
+    assert parse_robots(b"User-agent: *\nCrawl-delay: soon\nRequest-rate: 1/0", "archec").delay == 0
 
 
 def test_many_agents_for_many_rules_do_not_multiply() -> None:
     text = "".join(f"User-agent: a{n}\n" for n in range(9000)) + "".join(f"Disallow: /{n}\n" for n in range(9000))
     started = monotonic()
-    assert parse(text.encode(), "archec").allows(URL + "/5")
+    assert parse_robots(text.encode(), "archec").allows(URL + "/5")
     assert monotonic() - started < 5
 
 
@@ -81,7 +81,7 @@ def test_compressed_content_that_ends_early_is_damaged(packed: bytes) -> None:
 @given(st.binary(max_size=400), st.text(max_size=30))
 def test_no_content_breaks_the_parser(content: bytes, path: str) -> None:
     try:
-        rules = parse(b"User-agent: *\nDisallow: " + content, "archec")
+        rules = parse_robots(b"User-agent: *\nDisallow: " + content, "archec")
     except ValueError:
         return
     assert rules.allows(f"{URL}/{path}") in (True, False)
@@ -148,8 +148,8 @@ def test_a_rule_that_is_cut_is_no_rule(hostile: Hostile, tmp_path: Path) -> None
 
 
 def test_rules_are_remembered_by_their_size() -> None:
-    few = parse(b"User-agent: *\nDisallow: /x", "archec")
-    many = parse(b"User-agent: *\n" + b"Disallow: /x\n" * 9000, "archec")
+    few = parse_robots(b"User-agent: *\nDisallow: /x", "archec")
+    many = parse_robots(b"User-agent: *\n" + b"Disallow: /x\n" * 9000, "archec")
     assert few.size < 5000
     assert many.size > 9_000_000
 
@@ -197,7 +197,7 @@ MANY_RULES = b"User-agent: *\n" + b"".join(b"Disallow: /%d*\n" % number for numb
 
 def test_rules_that_are_forgotten_take_no_memory() -> None:
     """At once: the collector comes rarely to a process that fetches."""
-    rules = parse(MANY_RULES, "archec")
+    rules = parse_robots(MANY_RULES, "archec")
     assert rules.allows("http://h/x")
     gone = weakref.ref(rules.protego)
     gc.collect()
