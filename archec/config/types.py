@@ -122,7 +122,7 @@ def _denials(value: Any) -> Any:
     if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
         return value
     readers: dict[str, Callable[[Any], Any]] = {
-        "hosts": _hosts, "urls": _listed, "networks": lambda item: _networks(_listed(item)),
+        "hosts": _hosts, "urls": _urls, "networks": lambda item: _networks(_listed(item)),
     }  # fmt: skip
     return [{key: readers[key](item) if key in readers else item for key, item in group.items()} for group in value]
 
@@ -144,7 +144,8 @@ def _formats(value: Any) -> Any:
 
 
 def _collection(name: str, group: dict[Any, Any]) -> dict[Any, Any]:
-    readers: dict[str, Callable[[Any], Any]] = {"title": lambda item: item, "hosts": partial(_hosts, with_ports=True)}
+    hosts = _each(partial(_host, with_port=True))
+    readers: dict[str, Callable[[Any], Any]] = {"title": lambda item: item, "hosts": hosts}
     return {key: readers.get(key, _lower)(item) for key, item in group.items()}
 
 
@@ -208,21 +209,26 @@ def _is_host(value: str) -> bool:
     return False
 
 
-def _hosts(value: Any, *, with_ports: bool = False) -> Any:
-    """Names and addresses of hosts as normalised URLs have them: what is written otherwise would match none."""
-    items = _listed(value)
-    if not isinstance(items, list):
-        return items
-    return [_host_in_urls(item, with_ports) if isinstance(item, str) else item for item in items]
-
-
-def _host_in_urls(text: str, with_ports: bool) -> str:
+def _host(text: str, *, with_port: bool = False) -> str:
+    """The name or address of a host as normalised URLs have it: written otherwise it would match none."""
     bare = text.count(":") > 1 and not text.startswith("[")
     with suppress(BadName):
         url = normalise_url(f"http://[{text}]/" if bare else f"http://{text}/")
-        if re.fullmatch("http://[^/]+/" if with_ports else _HOST_ALONE, url):
+        if re.fullmatch("http://[^/]+/" if with_port else _HOST_ALONE, url):
             return host_of(url).rstrip(".")
     raise ValueError(f"{text!r} is not the name or the address of a host, such as example.org")
+
+
+def _url_pattern(text: str) -> str:
+    """A pattern as normalised URLs are: what is written otherwise would match none. One whose host has a ``*`` cannot
+    be normalised, and is refused if it can match none."""
+    head = text.partition("*")[0].lower()
+    if head == text.lower() or "/" in head.partition("://")[2]:
+        return normalise_url(text)
+    is_start = any(head.startswith(one[: len(head)]) for one in ("http://", "https://", "ftp://"))
+    if is_start and re.fullmatch("[!-~]*", text):
+        return text
+    raise ValueError(f"{text!r} matches no URL: write it from http:// or * on, and with xn--... or %C3%A9 beyond ASCII")
 
 
 def _is_handle(value: str) -> bool:
@@ -243,11 +249,18 @@ _CONDITIONS: dict[str, tuple[Callable[[str], bool], str]] = {
 """For each condition of a rule: a check that it can match anything, and the form it must have."""
 
 
-def _lower(value: Any) -> Any:
-    items = _listed(value)
-    if not isinstance(items, list):
-        return items
-    return [item.lower().removeprefix("repec:") if isinstance(item, str) else item for item in items]
+def _each(read: Callable[[str], str]) -> Callable[[Any], Any]:
+    """What applies ``read`` to each text of a list, or to a single text."""
+
+    def converted(value: Any) -> Any:
+        items = _listed(value)
+        return [read(item) if isinstance(item, str) else item for item in items] if isinstance(items, list) else items
+
+    return converted
+
+
+_hosts, _urls = _each(_host), _each(_url_pattern)
+_lower = _each(lambda item: item.lower().removeprefix("repec:"))
 
 
 class FormatConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -51,6 +51,21 @@ def test_urls(url: str, reason: str) -> None:
     assert Deny(config(RULES).fetch.deny).reason(url) == reason
 
 
+@pytest.mark.parametrize(
+    ("pattern", "url"),
+    [
+        ("http://example.org:80/a/*", "http://example.org/a/b"),
+        ("http://example.org", "http://example.org/"),
+        ("HTTP://Example.org/%7euser/*", "http://example.org/~user/x"),
+        ("https://Bücher.example/é*", "https://xn--bcher-kva.example/%C3%A9t%C3%A9"),
+        ("http*://example.org/?a=*", "https://example.org/?a=b"),
+        ("*.pdf", "ftp://example.org/x.PDF"),
+    ],
+)
+def test_patterns_are_compared_as_urls_are_kept(pattern: str, url: str) -> None:
+    assert Deny(config(f"fetch: {{deny: [{{urls: ['{pattern}']}}]}}").fetch.deny).reason(url)
+
+
 def test_addresses() -> None:
     class Resolver:
         async def resolve(self, host: str, port: int) -> Sequence[str]:
