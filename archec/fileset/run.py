@@ -42,7 +42,7 @@ from archec.fileset.redaction import public_text
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
 from archec.fileset.summary import failure, file_result, postpone
 from archec.progress import Meter
-from archec.store.journal_reader import journals
+from archec.store.layout import journals
 from archec.tist import stamp
 from archec.units import counted
 from archec.web.door import Sender, WebError
