@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import Annotated
@@ -36,14 +36,9 @@ from archec.store.durable import atomic_write
 from archec.store.journal import read_batches
 from archec.store.layout import JournalFile
 from archec.store.writer import sweep_parts, sweep_runs
-from archec.tist import MAX_TIST, iso, parse_when, run_number, stamp
-from archec.units import human_duration
+from archec.tist import MAX_TIST, parse_when, run_number, stamp
 
 _PAGE = 50
-_DAY = 86400
-_LEAP = 90 * _DAY
-LEAST_HOSTS = 3
-"""Hosts that decide whether the clock is right."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -161,38 +156,6 @@ def clock_of(journal: JournalFile) -> ClockReading:
     """The clock recorded at the beginning of a run, or the run's tist if there is none."""
     start = next(records(journal.path, RunStart), None)
     return (start and start.clock) or ClockReading(journal.tist)
-
-
-def refuse_doubtful_clock(before: JournalFile, command: str, offsets: Sequence[float] = ()) -> None:
-    """Raises ArchecError if evidence (:func:`doubt_of`) contradicts the clock by more than a day. ``before`` is the
-    journal of the last run, ``command`` the one to be told ``--trust-clock``."""
-    if doubt := doubt_of(clock_of(before), read_clock(), offsets):
-        raise ArchecError(doubt, hint=f"set the clock; if it is correct, use '{command} --trust-clock'")
-
-
-def doubt_of(before: ClockReading, now: ClockReading, offsets: Sequence[float]) -> str:
-    """Why the clock is not trusted; empty if it is. ``offsets`` are seconds by which hosts are ahead of it.
-
-    Hosts give evidence about the clock itself, so they decide if there are at least three. The boot clock only shows
-    that this clock, or that of the previous run, was wrong.
-    """
-    here = f"the clock says {iso(now.time)}"
-    if len(offsets) >= LEAST_HOSTS:
-        from statistics import median  # slow to import, for this case only
-
-        ahead = median(offsets)
-        return f"{here}, and {len(offsets)} web servers say {_iso(now.time + ahead)}" if abs(ahead) > _DAY else ""
-    if now.boot and now.boot == before.boot:
-        expected = before.time + now.up - before.up
-        if abs(now.time - expected) > _DAY:
-            return f"{here}; by the last run, and the time since the machine was booted, it should be {_iso(expected)}"
-        return ""
-    passed = now.time - before.time
-    return f"{here}, {human_duration(passed)} after the last run" if passed > _LEAP else ""
-
-
-def _iso(moment: float) -> str:
-    return iso(int(min(max(moment, 0), MAX_TIST)))
 
 
 def next_run(archive: Archive) -> int:

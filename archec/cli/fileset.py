@@ -99,7 +99,6 @@ def fileset() -> None:
 @click.option("--max-files", type=click.IntRange(1, 100_000), metavar="N", help="Instead of fileset.max_file_count.")
 @click.option("--max-total", type=SIZE, help="Instead of fileset.max_total_size, e.g. 200GiB.")
 @click.option("--max-time", type=DURATION, default=0, help="Stop after this time, e.g. 6h.")
-@click.option("--trust-clock", is_flag=True, help="Continue although the clock of this machine seems wrong.")
 @config_option
 def ingest(
     urls: tuple[str, ...],
@@ -118,7 +117,6 @@ def ingest(
     max_files: int | None,
     max_total: int | None,
     max_time: float,
-    trust_clock: bool,
     config_file: Path | None,
 ) -> None:
     """Ingest data sets; print one JSON result per line.
@@ -154,7 +152,7 @@ def ingest(
     with meter_for() as meter:
         counter = run_ingest(
             config, lines, options, meter, emit, jobs=jobs, wait=wait, budget=Budget(seconds=max_time),
-            stream=_lines(requests) if requests is not None else (), trust_clock=trust_clock,
+            stream=_lines(requests) if requests is not None else (),
         )  # fmt: skip
     if not counter.statuses:
         note("there were no requests")

@@ -23,7 +23,7 @@ from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits, committing
 from archec.archive.opening import Archive, locked, opened
 from archec.archive.report import Report
-from archec.archive.runs import end_run, next_run, read_clock, refuse_doubtful_clock, stop_run
+from archec.archive.runs import end_run, next_run, read_clock, stop_run
 from archec.archive.unfinished_downloads import UnfinishedDownloads
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import RunStart
@@ -42,7 +42,6 @@ from archec.fileset.redaction import public_text
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
 from archec.fileset.summary import failure, file_result, postpone
 from archec.progress import Meter
-from archec.store.layout import journals
 from archec.tist import stamp
 from archec.units import counted
 from archec.web.door import Sender, WebError
@@ -120,10 +119,9 @@ def run_ingest(
     wait: bool = False,
     budget: Budget = NO_LIMIT,
     stream: Iterable[Line] = (),
-    trust_clock: bool = False,
 ) -> Counter:
     """Ingests all requests, those of ``stream`` last. Raises an ArchecError if the run has to stop; everything that was
-    committed is kept. ``trust_clock``: the clock is not compared with that of the last run.
+    committed is kept.
 
     Requests that are not finished when the budget is used up get the status ``budget``; the next run continues them.
     """
@@ -137,7 +135,7 @@ def run_ingest(
             with opened(config) as archive:
                 _run_stoppable(_dry(archive, given))
         else:
-            _run(config, given, wait=wait, trust_clock=trust_clock)
+            _run(config, given, wait=wait)
     except (StorageFull, StorageFailed, CatalogueGone) as error:
         for text, request in source.rest():
             emit(failure(request if isinstance(request, IngestRequest) else None, text, error), None)
@@ -156,14 +154,12 @@ class _Given(NamedTuple):
     seconds: float
 
 
-def _run(config: Config, given: _Given, *, wait: bool, trust_clock: bool) -> None:
+def _run(config: Config, given: _Given, *, wait: bool) -> None:
     counter = given.counter
     with ExitStack() as stack:
         stack.enter_context(rare_collections())
         archive = stack.enter_context(locked(config, "fileset ingest", counter.meter, wait=wait))
         pending = stack.enter_context(UnfinishedDownloads(config.work_path))
-        if not trust_clock and (known := journals(archive.layout)):
-            refuse_doubtful_clock(known[-1], "archec fileset ingest")
         run = next_run(archive)
         counter.report = report = Report(run, 0, "none", "", filesets=counter.statuses)
         committer = stack.enter_context(committing(archive, run))

@@ -14,14 +14,19 @@ from itertools import islice
 
 from archec.archive.opening import Archive
 from archec.archive.report import RunReport
-from archec.archive.runs import LEAST_HOSTS, refuse_doubtful_clock
+from archec.archive.runs import clock_of, read_clock
 from archec.catalogue.documents import read
+from archec.catalogue.journal_lines import ClockReading
 from archec.config import Config
+from archec.errors import ArchecError
 from archec.store.layout import JournalFile
-from archec.tist import MAX_TIST
+from archec.tist import MAX_TIST, iso
+from archec.units import human_duration
 from archec.web.messages import http_date
 
-_MOST_HOSTS = 9
+_DAY = 86400
+_LEAP = 90 * _DAY
+_LEAST_HOSTS, _MOST_HOSTS = 3, 9
 _PATIENCE, _LATECOMERS = 10.0, 1.0
 """Seconds to wait for hosts, and for the remaining ones when enough have answered."""
 _RUNS = 20
@@ -32,8 +37,35 @@ def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     """Raises ArchecError if evidence contradicts the clock by more than a day. ``before`` is the journal of the last
     run; hosts are asked for the time if ``ask`` is set."""
     hosts = list(islice(_hosts(archive), _MOST_HOSTS)) if ask else []
-    offsets = _ask_hosts(archive.config, hosts) if len(hosts) >= LEAST_HOSTS else ()
-    refuse_doubtful_clock(before, "archec gather", offsets)
+    offsets = _ask_hosts(archive.config, hosts) if len(hosts) >= _LEAST_HOSTS else ()
+    doubt = doubt_of(clock_of(before), read_clock(), offsets)
+    if doubt:
+        raise ArchecError(doubt, hint="set the clock; if it is correct, use 'archec gather --trust-clock'")
+
+
+def doubt_of(before: ClockReading, now: ClockReading, offsets: Sequence[float]) -> str:
+    """Why the clock is not trusted; empty if it is. ``offsets`` are seconds by which hosts are ahead of it.
+
+    Hosts give evidence about the clock itself, so they decide if there are at least three. The boot clock only shows
+    that this clock, or that of the previous run, was wrong.
+    """
+    here = f"the clock says {iso(now.time)}"
+    if len(offsets) >= _LEAST_HOSTS:
+        from statistics import median  # slow to import, for this case only
+
+        ahead = median(offsets)
+        return f"{here}, and {len(offsets)} web servers say {_iso(now.time + ahead)}" if abs(ahead) > _DAY else ""
+    if now.boot and now.boot == before.boot:
+        expected = before.time + now.up - before.up
+        if abs(now.time - expected) > _DAY:
+            return f"{here}; by the last run, and the time since the machine was booted, it should be {_iso(expected)}"
+        return ""
+    passed = now.time - before.time
+    return f"{here}, {human_duration(passed)} after the last run" if passed > _LEAP else ""
+
+
+def _iso(moment: float) -> str:
+    return iso(int(min(max(moment, 0), MAX_TIST)))
 
 
 def _hosts(archive: Archive) -> Iterator[str]:
@@ -69,7 +101,7 @@ def _ask_hosts(config: Config, hosts: Sequence[str]) -> list[float]:
             while asking and (left := until - loop.time()) > 0:
                 done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 offsets += [seconds for one in done if (seconds := one.result()) is not None]
-                if len(offsets) >= LEAST_HOSTS:
+                if len(offsets) >= _LEAST_HOSTS:
                     until = min(until, loop.time() + _LATECOMERS)
             for one in asking:
                 one.cancel()

@@ -15,9 +15,9 @@ from gather_site import Site, pdf
 from gather_support import archec_cli, archec_inline, check, histories, make, outcomes, run, write_papers
 
 from archec.archive.journal_records import records
-from archec.archive.runs import doubt_of
 from archec.catalogue.journal_lines import ClockReading, RunStart
 from archec.config import Config
+from archec.gather.clock_check import doubt_of
 from archec.store.layout import journals, open_layout
 
 DAY = 86400
@@ -101,18 +101,6 @@ def test_a_run_of_any_kind_is_evidence(config: Config, folder: Path, kind: str) 
     done = archec_cli(config, "gather", "--no-fetch", env=clock_ahead(60 * DAY))
     assert (done.code, "since the machine was booted" in done.err) == (1, True), done.err
     assert archec_inline(config, "gather", "--no-fetch").code in (0, 3)
-
-
-def test_an_ingest_checks_the_clock_too(config: Config) -> None:
-    ingest = ("fileset", "ingest", "http://127.0.0.1/")
-    archec_inline(config, *ingest)
-    known = journals(open_layout(config.store_path))
-    for seconds in (3000 * DAY, -2 * DAY):
-        done = archec_cli(config, *ingest, env=clock_ahead(seconds))
-        assert (done.code, "'archec fileset ingest --trust-clock'" in done.err) == (1, True), done.err
-    assert journals(open_layout(config.store_path)) == known, "nothing was stamped"
-    archec_cli(config, *ingest, "--trust-clock", env=clock_ahead(-2 * DAY))
-    assert len(journals(open_layout(config.store_path))) == len(known) + 1
 
 
 @pytest.mark.parametrize("moment", [-5 * DAY, 300_000_000_000])
