@@ -28,7 +28,7 @@ from archec.store.reader import digest
 from archec.store.writer import HardLink, Placement, Redirect
 from archec.text.sniff import HTML, decoded_head, sniff
 from archec.web.outcome import Hop, Hops
-from archec.workers.pipe import Inbox, Nonsense, encode, frame
+from archec.workers.child import Inbox, Nonsense, encode, frame
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096

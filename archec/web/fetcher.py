@@ -42,8 +42,7 @@ from archec.web.outcome import (
 from archec.web.policy import Tuning
 from archec.web.politeness import GivenUp, HostQueues, QueuedTask, Robots, RobotsCache, RobotsUnknown
 from archec.web.transport import Transports, transports
-from archec.workers.child import call, in_use, set_limit
-from archec.workers.pipe import Inbox, decoder, encode, frame
+from archec.workers.child import Inbox, call, decoder, encode, frame, in_use, set_limit
 
 _READ = 1 << 18
 _STACK = 512 * 1024

@@ -1,5 +1,5 @@
 """What the fetcher is asked and what comes of it: a task is one request, a hop is its result, with an outcome; a sink
-stores bodies. Also the messages between the pool and its workers, which are sent by :mod:`archec.workers.pipe`.
+stores bodies. Also the messages between the pool and its workers, which are sent by :mod:`archec.workers.child`.
 
 HTTP statuses are mapped to outcomes; these are the errors of requests that get no response, or not all of it::
 

@@ -21,7 +21,7 @@ from archec.errors import ArchecError, StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web.outcome import Fatal, FetchTask, FromWorker, Hop, Hops, HostsKnown, Outcome, Stop, Tasks, failure
 from archec.web.policy import Deny, Proxies, Tuning
-from archec.workers.pipe import decoder, encode
+from archec.workers.child import decoder, encode
 from archec.workers.pool import Process
 
 _MESSAGE = 512

@@ -30,8 +30,7 @@ from archec import errors
 from archec.closing import Closing
 from archec.errors import ArchecError
 from archec.workers import child
-from archec.workers.child import Limits
-from archec.workers.pipe import Inbox, Nonsense, decoder, encode, frame
+from archec.workers.child import Inbox, Limits, Nonsense, decoder, encode, frame
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
