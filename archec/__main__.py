@@ -24,6 +24,10 @@ def main() -> None:
         sys.exit(130)  # Exit.INTERRUPTED, which may not be imported yet
     finally:
         gc.freeze()  # nothing is left to collect, and looking for it takes longer than a small command
+        import signal
+
+        if callable(signal.getsignal(signal.SIGINT)):  # nothing is left to interrupt
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -47,6 +48,7 @@ import sys
 class Interrupted:
     def find_spec(self, name, *_):
         if name not in ("archec", "archec.__main__", *sys.builtin_module_names):
+            sys.meta_path.remove(self)
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupted())
 from archec.__main__ import main
@@ -81,6 +83,22 @@ def test_an_early_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> 
         raise KeyboardInterrupt
 
     monkeypatch.setattr("archec.cli.main.main", interrupted)
-    with pytest.raises(SystemExit) as left:
-        main()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as left:
+            main()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert left.value.code == 130
+
+
+def test_an_interrupt_at_the_exit_is_no_traceback() -> None:
+    late = """
+import atexit, signal, sys
+atexit.register(signal.raise_signal, signal.SIGINT)
+sys.argv = ["archec", "--version"]
+from archec.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", late], capture_output=True, check=False)
+    assert (done.returncode, done.stdout.split()[0], done.stderr) == (-signal.SIGINT, b"archec,", b"")
