@@ -57,7 +57,8 @@ def unsafe(path: str) -> str:
 
 def safe_paths(paths: Iterable[str]) -> Iterator[SafePath]:
     """Yields the safe path of each of ``paths``, none of which may be :func:`unsafe`. Safe paths are unique, even for
-    file systems that ignore case or Unicode normalisation, and none is a directory of another."""
+    file systems that ignore case or Unicode normalisation, where each directory has one spelling, and none is a
+    directory of another."""
     names = _Names()
     for path in paths:
         plain = _plain(path)
@@ -71,23 +72,27 @@ class _Names:
 
     def __init__(self) -> None:
         self._files: set[str] = set()
-        self._folders: set[str] = set()
+        self._folders: dict[str, str] = {}
+        """The name of each directory, as the first path in it has it."""
         self._numbers: dict[str, int] = {}
 
     def take(self, path: str) -> tuple[str, str]:
         """Returns a free path, and why it is not ``path`` (empty if it is)."""
         parts, clash = path.split("/"), ""
         for depth in range(1, len(parts)):
-            if _folded("/".join(parts[:depth])) in self._files:
+            folded = _folded("/".join(parts[:depth]))
+            if folded in self._files:
                 parts[depth - 1] = self._numbered(parts[:depth], folder=True)
-                clash = "is in a directory that has the name of a file"
+                folded, clash = _folded("/".join(parts[:depth])), "is in a directory that has the name of a file"
+            name = self._folders.setdefault(folded, parts[depth - 1])
+            if name != parts[depth - 1]:
+                parts[depth - 1], clash = name, "is in a directory that another path spells differently"
         folded = _folded("/".join(parts))
         if folded in self._files or folded in self._folders:
             clash = "has the name of another" if folded in self._files else "has the name of a directory"
             parts[-1] = self._numbered(parts)
             folded = _folded("/".join(parts))
         self._files.add(folded)
-        self._folders.update(_parents(folded))
         return "/".join(parts), clash
 
     def _numbered(self, parts: list[str], *, folder: bool = False) -> str:
@@ -134,9 +139,3 @@ def _cut(name: str, most: int) -> str:
 
 def _folded(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", path).casefold())
-
-
-def _parents(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path

@@ -96,6 +96,15 @@ def test_paths_that_clash_become_different_ones() -> None:
     assert found[-1].path == "_ud800x"
 
 
+def test_directories_have_one_spelling() -> None:
+    sent = ["Data/a.csv", "data/b.csv", "DATA/A.csv", "Data/E\u0301/x", "data/\u00c9/y", "data"]
+    found = list(safe_paths(sent))
+    assert [one.path for one in found] == [
+        "Data/a.csv", "Data/b.csv", "Data/A (2).csv", "Data/\u00c9/x", "Data/\u00c9/y", "data (2)",
+    ]  # fmt: skip
+    assert [bool(one.problem) for one in found] == [False, True, True, True, True, True]
+
+
 @pytest.mark.parametrize(("sent", "safe"), [
     ("-", "_-"), ("~$data.xlsx", "_~$data.xlsx"), ("$HOME/x", "_$HOME/x"), ("%a%.csv", "_%a%.csv"),
     ("nb\u00a0", "nb"), ("x\u3000/y", "x/y"), ("-\u3000", "_-"), ("~" * 255, "_" + "~" * 254),
@@ -120,6 +129,8 @@ def test_safe_paths_are_unique_and_stay_inside(paths: list[str]) -> None:
         assert all(part not in ("", ".", "..") and len(part.encode()) <= 255 for part in path.split("/"))
     folders = {path.rpartition("/")[0] for path in folded}
     assert not folders.intersection(folded)
+    spelt = {path.rpartition("/")[0] for path in found}
+    assert len({unicodedata.normalize("NFC", path).casefold() for path in spelt}) == len(spelt)
     assert list(safe_paths(found)) == [(path, "") for path in found]
 
 
