@@ -114,7 +114,14 @@ def _networks(value: Any) -> Any:
         if address != network.network_address:
             alone = ipaddress.ip_network(address)
             raise ValueError(f"{item} is not a network: write {network}, or {alone} for that address alone")
-    return [str(network) for network in whole]
+    return [str(_plain_network(network)) for network in whole]
+
+
+def _plain_network(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> object:
+    """A network of IPv4 addresses that are mapped to IPv6 (``::ffff:192.0.2.1``) as one of IPv4, like the addresses
+    that it is compared with."""
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    return ipaddress.IPv4Network((mapped, network.prefixlen - 96)) if mapped and network.prefixlen > 96 else network
 
 
 def _denials(value: Any) -> Any:

@@ -75,6 +75,12 @@ def test_hosts_are_compared_as_urls_have_them(tmp_path: Path) -> None:
     assert config.oai.collections[0].hosts == ("example.org:8080", "[::1]:81", "xn--bcher-kva.example")
 
 
+def test_networks_of_mapped_addresses_are_those_of_ipv4(tmp_path: Path) -> None:
+    given = "['::ffff:127.0.0.1', '::ffff:192.0.2.0/120', '::1', '::ffff:0:0/96']"
+    server = parse(f"server: {{trusted_proxies: {given}}}", tmp_path / "c.yaml").server
+    assert server.trusted_proxies == ("127.0.0.1/32", "192.0.2.0/24", "::1/128", "::ffff:0:0/96")
+
+
 def test_where_the_file_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
     one.write_text("name: one")
