@@ -26,7 +26,7 @@ from starlette.staticfiles import NotModifiedResponse, StaticFiles
 
 from archec.archive.opening import Archive
 from archec.config import Config
-from archec.errors import ArchecError, CatalogueGone
+from archec.errors import ArchecError, CatalogueError, CatalogueGone
 from archec.oai.follow import Follower
 from archec.oai.items import ItemReader
 from archec.oai.provider import OaiAnswer, answer
@@ -109,7 +109,7 @@ class OaiCapability:
         self._answers = Counter("archec_oai_answers", "Answers by verb and error code.", labels, registry=None)
         self._fault = ""
         self._failing: set[str | None] = set()
-        """The verbs whose last request failed, as over a damaged catalogue."""
+        """The verbs whose last request failed because the catalogue is damaged."""
         self._ready = False
         self._list_threads: CapacityLimiter | None = None
         self._other_threads: CapacityLimiter | None = None
@@ -203,7 +203,7 @@ class OaiCapability:
             answered = await self._answered(request, arguments, is_list)
         except BaseException as error:
             self._lists -= is_list
-            if isinstance(error, Exception) and not isinstance(error, CatalogueGone):  # that ends without the operator
+            if isinstance(error, CatalogueError) and not isinstance(error, CatalogueGone):  # which ends by itself
                 self._failing.add(verb)
             raise
         self._failing.discard(verb)
