@@ -92,11 +92,11 @@ class Database(Closing):
     def fetch(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
         with self.lock:
             try:
-                return self.rows(self.connection.execute(sql, parameters))
+                return self.rows(sql, self.connection.execute(sql, parameters))
             except _FAULTS as error:
                 raise self._error(error) from error
 
-    def rows(self, found: sqlite3.Cursor) -> list[Any]:
+    def rows(self, sql: str, found: sqlite3.Cursor) -> list[Any]:
         """All rows of a query; a subclass may check them."""
         return found.fetchall()
 
@@ -104,13 +104,14 @@ class Database(Closing):
     def snapshot(self) -> Iterator[None]:
         """What is read within it is of one moment, whatever other processes write meanwhile."""
         with self.lock:
-            is_outer = not self.connection.in_transaction
+            if self.connection.in_transaction:
+                yield
+                return
+            self.fetch("BEGIN")
             try:
-                if is_outer:
-                    self.fetch("BEGIN")
                 yield
             finally:
-                if is_outer and self.connection.in_transaction:  # some errors end it
+                if self.connection.in_transaction:  # some errors end it
                     self.fetch("COMMIT")
 
     @contextmanager

@@ -25,11 +25,10 @@ def states(obi: Obi) -> Iterator[Observation]:
 def state(obi: Obi, tist: int, sha256: str) -> Observation:
     """The observation for the state that was noted at ``tist``."""
     version = obi.versions.get(sha256)
-    at = obi.bytes_at(tist)
     if obi.kind != "fobi":
         size = version.size if version is not None else 0
         kind = version.type if version is not None and obi.kind == "fileset" else "text/plain"
-        return Observation("resource", obi.id, tist, tist, sha256, size, kind, at=at)
+        return Observation("resource", obi.id, tist, tist, sha256, size, kind, at=obi.bytes_at(tist))
     note = obi.notes.get(tist)
     size, kind = (version.size, version.type) if version is not None else (-1, "")
     if note is None:
@@ -37,7 +36,7 @@ def state(obi: Obi, tist: int, sha256: str) -> Observation:
     headers, tls = note.headers, dict(note.headers).get(TLS_FIELD, "")
     if tls:
         headers = tuple(header for header in headers if header[0] != TLS_FIELD)
-    own = _kind(obi.id, note.target)
+    own, at = _kind(obi.id, note.target), note.at or tist
     return Observation(own, obi.id, tist, tist, sha256, size, kind, note.status, headers, note.target, False, at, tls)
 
 

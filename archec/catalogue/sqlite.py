@@ -147,6 +147,8 @@ class SQLiteCatalogue(Database, Catalogue):
 
     def __init__(self, url: str, path: Path, *, create: bool = False, read_only: bool = False) -> None:
         self.url = redact(url)
+        self._known_types = lru_cache(maxsize=256)(_no_types)
+        """The types that rows of a statement may have, as far as they were checked."""
         try:
             if create and not path.parent.is_dir():
                 raise CatalogueError(f"{path}: there is no directory {path.parent}")
@@ -183,17 +185,18 @@ class SQLiteCatalogue(Database, Catalogue):
             self.fetch("PRAGMA wal_autocheckpoint = 8192")
             self.fetch("PRAGMA journal_size_limit = 100000000")
 
-    def rows(self, found: sqlite3.Cursor) -> list[Row]:
+    def rows(self, sql: str, found: sqlite3.Cursor) -> list[Row]:
         """All rows of a query. Raises :class:`CatalogueError` for values of types that archec does not write: SQLite
         allows any type in any column, and a flipped bit makes one of another."""
         rows: list[Row] = found.fetchall()
-        names = tuple([column[0] for column in found.description or ()])
-        for types in {tuple(map(type, row)) for row in rows}:
-            at = _wrong_at(names, types)
-            if at is not None:
-                wrong = next(row[at] for row in rows if type(row[at]) is types[at])
-                where = f"{self.path}: the catalogue is damaged"
-                raise CatalogueError(f"{where}: {wrong!r:.80} as {names[at]}", hint=_REBUILD)
+        known = self._known_types(sql)
+        for row in rows:
+            if (types := tuple(map(type, row))) not in known:
+                for (name, *_), value in zip(found.description, row, strict=True):
+                    if type(value) not in _TYPES.get(name, types):
+                        where = f"{self.path}: the catalogue is damaged"
+                        raise CatalogueError(f"{where}: {value!r:.80} as {name}", hint=_REBUILD)
+                known.add(types)
         return rows
 
     # -- writing ----------------------------------------------------------------------------------
@@ -434,10 +437,8 @@ def _head_row(head: Head) -> Row:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=1000)
-def _wrong_at(names: tuple[str, ...], types: tuple[type, ...]) -> int | None:
-    """The place of the first type that the column of this name never has, if there is one."""
-    return next((at for at, name in enumerate(names) if types[at] not in _TYPES.get(name, types)), None)
+def _no_types(sql: str) -> set[tuple[type, ...]]:
+    return set()
 
 
 def _head(
