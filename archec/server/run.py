@@ -140,9 +140,9 @@ def listen(config: ServerConfig) -> socket.socket:
     where = f"cannot listen on {config.host}, port {config.port}"
     hint = "set server.host and server.port, or give --host and --port"
     try:
-        host = config.host.strip("[]") or "0.0.0.0"
+        host = config.host.strip("[]") or None  # all, like *
         # asyncio sets TCP_NODELAY on accepted connections only if the protocol is stated here.
-        found = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        found = socket.getaddrinfo(host, config.port, 0, socket.SOCK_STREAM, socket.IPPROTO_TCP, socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"{where}: {getattr(error, 'strerror', None) or error}", hint=hint) from error
     family, kind, protocol, _, address = min(found, key=lambda one: one[0])  # of a name that has both: IPv4
