@@ -318,13 +318,11 @@ class Config:
 
     @property
     def agent(self) -> str:
-        """The User-Agent, with the name of the archive and a contact address."""
-        if self.fetch.user_agent:
-            return self.fetch.user_agent
+        """The User-Agent in one line, with the name of the archive and a contact address."""
         from archec import __version__
 
         about = "; ".join(filter(None, (self.name, self.fetch.contact)))
-        return f"archec/{__version__} ({about})"
+        return " ".join((self.fetch.user_agent or f"archec/{__version__} ({about})").split())
 
 
 def plain_path(path: Path) -> Path:

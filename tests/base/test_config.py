@@ -100,6 +100,12 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert config.data_path == Path("/abs")
 
 
+def test_a_user_agent_of_several_lines_is_one(tmp_path: Path) -> None:
+    text = "fetch:\n  user_agent: >\n    archive/1.0\n    (mailto:a@b.org)\n"
+    assert parse(text, tmp_path / "c.yaml").agent == "archive/1.0 (mailto:a@b.org)"
+    assert "\n" not in parse("name: |\n  North\n  archive\n", tmp_path / "c.yaml").agent
+
+
 def test_the_user_agent_names_the_archive_and_a_contact() -> None:
     config = parse("name: Test\nfetch: {contact: 'mailto:a@b'}", Path("c.yaml"))
     assert config.agent.startswith("archec/")
