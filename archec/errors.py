@@ -210,6 +210,13 @@ def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
     return StorageFailed(f"{where}: {error.strerror or error}", hint=hint_of(error, where))
 
 
+def is_out_of_resources(error: BaseException) -> bool:
+    """Whether an error, or the error of the operating system that it was, says nothing about the file: this machine
+    lacks something."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in OUT_OF_RESOURCES
+
+
 class storage_errors:  # noqa: N801 - used like a function
     """``with storage_errors(path):`` converts an OSError with :func:`failure`."""
 

@@ -18,7 +18,7 @@ from archec.audit.expected import key_of
 from archec.audit.findings import Finding
 from archec.audit.quarantine import QUARANTINE
 from archec.catalogue.interface import Catalogue
-from archec.errors import ArchecError, BadName, StorageFailed, storage_errors
+from archec.errors import ArchecError, BadName, StorageFailed, is_out_of_resources, storage_errors
 from archec.ids import file_name
 from archec.redif.problems import shown
 from archec.store.durable import is_temp, open_directory
@@ -101,6 +101,8 @@ def _descend(
 
 
 def _unreadable(directory: str, error: StorageFailed) -> Finding:
+    if is_out_of_resources(error):
+        raise error
     return Finding("unreadable", shown(directory) or ".", f"a directory that cannot be listed: {error.message}")
 
 
@@ -147,6 +149,8 @@ def judge(directories: Directories, path: str) -> tuple[str, str] | None:
     try:
         fault = follow(directories, path, id_of_name(path.rpartition("/")[2])).fault
     except StorageFailed as error:
+        if is_out_of_resources(error):
+            raise
         return "unreadable", error.message
     except ArchecError as error:
         return "link-dangling", error.message

@@ -39,7 +39,15 @@ from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue
 from archec.closing import Closing
 from archec.digest import Digests
-from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
+from archec.errors import (
+    ArchecError,
+    CatalogueError,
+    CatalogueGone,
+    CorruptArchive,
+    CorruptJournal,
+    failure,
+    is_out_of_resources,
+)
 from archec.history import History
 from archec.ids import is_url, slash_variant
 from archec.store.layout import RUNS, Directories, Layout, journal_of
@@ -182,13 +190,15 @@ class Inspector(Closing):
         except CorruptArchive as error:
             return [about("missing", entry, path, error.message)]
         except ArchecError as error:
+            if is_out_of_resources(error):
+                raise
             return [about("unreadable", entry, path, error.message)]
         except OSError as error:
             if error.errno == errno.ELOOP:
                 return self._redirect(entry, path)
             if error.errno in _NOT_A_FILE:
                 return [about("not-a-file", entry, path, "cannot be opened as a file")]
-            return [about("unreadable", entry, path, error.strerror or str(error))]
+            return [_unreadable(entry, path, error)]
         return self._hash(entry, path, fd)
 
     def _hash(self, entry: Entry, path: str, fd: int) -> Iterable[Finding]:
@@ -207,8 +217,9 @@ class Inspector(Closing):
             if not size and not stat.S_ISREG(os.fstat(fd).st_mode):
                 return [about("not-a-file", entry, path, "a device, pipe or socket")]
         except OSError as error:
-            code = "not-a-file" if error.errno in _NOT_A_FILE else "unreadable"
-            return [about(code, entry, path, error.strerror or str(error))]
+            if error.errno in _NOT_A_FILE:
+                return [about("not-a-file", entry, path, error.strerror or str(error))]
+            return [_unreadable(entry, path, error)]
         finally:
             close(fd)
         self.read += size
@@ -240,7 +251,7 @@ class Inspector(Closing):
                 return [about("unreadable", entry, path, f"{chain.path}: has gone")]
             fd = os.open(name, _OPEN, dir_fd=folder)
         except OSError as error:
-            return [about("unreadable", entry, path, f"{chain.path}: {error.strerror}")]
+            return [_unreadable(entry, path, error, f"{chain.path}: ")]
         return self._hash(entry, path, fd)
 
     def _noted(self, obi: str, when: int) -> tuple[int, str | None] | None:
@@ -398,6 +409,13 @@ def chunks_of(part: Part, archive: Audited, reader: Journals, memory: Memory) ->
         memory.know_journal(journal.tist, reader.named[journal.tist], reader.ends[journal.tist])
     if end or chunk.lines:
         yield chunk._replace(end=end)
+
+
+def _unreadable(entry: Entry, path: str, error: OSError, where: str = "") -> Finding:
+    """The finding about a file that cannot be read. Raises StorageFailed if that says nothing about the file."""
+    if is_out_of_resources(error):
+        raise failure(error, path) from error
+    return about("unreadable", entry, path, f"{where}{error.strerror or error}")
 
 
 # -- in a worker ------------------------------------------------------------------------------------

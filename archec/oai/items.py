@@ -22,7 +22,7 @@ from archec.archive.evidence import Evidence, evidence_of
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
-from archec.errors import OUT_OF_RESOURCES, ArchecError, CatalogueGone, NotHeld
+from archec.errors import ArchecError, CatalogueGone, NotHeld, is_out_of_resources
 from archec.oai.index import ITEM_KINDS, Cursor, IndexEntry, IndexRow
 from archec.oai.sets import SetRules
 from archec.redif.problems import shown
@@ -211,7 +211,7 @@ class ItemReader:
                 item.text = data.decode("utf-8", "surrogateescape")
                 self._unreadable.discard(obi.id)
             except ArchecError as error:  # a harvester receives what the catalogue knows
-                if isinstance(error.__cause__, OSError) and error.__cause__.errno in OUT_OF_RESOURCES:
+                if is_out_of_resources(error):
                     raise
                 item.text, item.readable = _substitute(obi), False
                 self._report(obi.id, f"{self._layout.root}/{self._layout.path(tist, obi.id)}", error)

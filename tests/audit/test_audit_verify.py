@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -522,6 +523,23 @@ def test_a_catalogue_on_a_full_disk_is_read_by_one_process(
             assert catalogue.counts().tobis_held > 1
             done = archec_inline(full.config, "history", "RePEc:zzz:sss:1")
         assert (done.code, "the disk is full, so only one process" in done.err) == (1, True), done
+
+
+@pytest.mark.parametrize(("start", "command"), [("RePEc%3A", "verify"), ("703", "verify"), ("703", "check")])
+def test_what_this_machine_lacks_is_no_damage(
+    world: World, start: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of 002/703/879, the data set of 2001."""
+    opens = os.open
+
+    def refused(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if dir_fd is not None and str(path).startswith(start):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opens(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refused)
+    done = archec_inline(world.config, command)
+    assert (done.code, "ulimit -n" in done.err, b"unreadable" in done.out) == (1, True, False), done
 
 
 def test_only_the_collections_of_the_ids_are_asked(mongodb_url: str, tmp_path: Path) -> None:
