@@ -20,7 +20,7 @@ from warcio.recordloader import ArcWarcRecord
 from archec.archive.warc_records import record_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
-from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed, storage_errors
+from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed, is_out_of_resources, storage_errors
 from archec.export.checking import Extents, VaultFault
 from archec.export.observations import Visits, collect, observation_of
 from archec.export.units import Unit, UnitSelection
@@ -267,6 +267,8 @@ def _record(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Contents 
     except CorruptArchive as error:
         raise unusable("corrupt", error.message) from error
     except StorageFailed as error:
+        if is_out_of_resources(error):
+            raise
         raise unusable("unreadable", error.message) from error
     if contents is not None and contents.sha256 != seen.sha256:
         contents.stream.close()

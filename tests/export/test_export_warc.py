@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -419,6 +420,23 @@ def test_an_archive_on_a_full_disk_is_exported(
         done = archec_inline(full.config, "export", "warc", place / "vault")
         assert (done.code, "No space left on device" in done.err) == (1, True), done
     assert tree(tmp_path / "vault") == tree(vault)
+
+
+def test_what_this_machine_lacks_leaves_nothing_out(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens = os.open
+
+    def refused(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if dir_fd is not None and str(path).startswith("RePEc%3A"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opens(path, flags, mode, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refused)
+        done = archec_inline(world.config, "export", "warc", tmp_path / "vault")
+        assert (done.code, "ulimit -n" in done.err, b"unreadable" in done.out) == (1, True, False), done
+    assert archec_inline(world.config, "export", "warc", tmp_path / "vault").code == 0
 
 
 def test_one_export_at_a_time(pristine: World, vault: Path) -> None:
