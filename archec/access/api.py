@@ -17,6 +17,7 @@ from archec.access.collection import Collection, Lookup, Step
 from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import HTML, JSON, Exchange, answer, errors_of
 from archec.access.feeding import add, parse_rows, remove
+from archec.access.gate import Viewer
 from archec.access.index import answer_index, list_sources
 from archec.access.memento import Addresses
 from archec.access.posts import Asked, PostedBody, parse_request, url_of_request
@@ -26,7 +27,6 @@ from archec.access.replay import answer_replay
 from archec.access.resource import Loaded, answer_record, load
 from archec.access.rows import Row
 from archec.access.stamps import checked, from_http_date, last_moment
-from archec.access.viewer import Viewer
 from archec.access.warc_ranges import answer_slice
 from archec.access.wayback import answer_wayback
 from archec.config import Config

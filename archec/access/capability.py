@@ -21,9 +21,8 @@ from archec.access.api import Api
 from archec.access.collection import Collection
 from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import Exchange, answer, client_of, message
-from archec.access.gate import Gate, TransferEnded
+from archec.access.gate import Gate, TransferEnded, Viewer
 from archec.access.remote import Web
-from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.server.app import Capability

@@ -14,13 +14,13 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from archec.access.errors import MayBlock
+from archec.access.gate import Viewer
 from archec.access.loading import Loader
 from archec.access.ordering import merge_rows
 from archec.access.query import Query, key_range
 from archec.access.query_steps import apply
 from archec.access.rows import Row
 from archec.access.sources import AskedSource, Errors, LocalSource, Loss, Source
-from archec.access.viewer import Viewer
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from starlette.responses import Response
 from archec.access.collection import Collection, Lookup, first_of
 from archec.access.errors import Refused
 from archec.access.exchange import JSON, answer, as_uri, chunked, errors_of, in_thread, message
+from archec.access.gate import Viewer
 from archec.access.pages import QueryPages, pages_of, summary_of
 from archec.access.query import Arguments, Output, Query
 from archec.access.rows import NOWHERE, Row, as_cdxj, as_json, as_text
 from archec.access.stamps import http_date
-from archec.access.viewer import Viewer
 from archec.access.zipnum import parse_block
 from archec.server.responses import PIECE, BodyResponse
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from archec.access.collection import Lookup, Step, first_of
 from archec.access.errors import NotInTime, NotThere, Refused, SourceFailed
 from archec.access.exchange import answer, as_uri, errors_of
+from archec.access.gate import Viewer
 from archec.access.obi_source import TYPE
 from archec.access.ordering import spelled_first
 from archec.access.posts import METHOD, Asked, url_of_method
@@ -23,7 +24,6 @@ from archec.access.record import END, ClosedOnFailure, Record
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, of_date, seconds
-from archec.access.viewer import Viewer
 from archec.errors import UsageError
 from archec.server.responses import BodyResponse, in_pieces
 

@@ -15,13 +15,13 @@ from starlette.responses import Response
 from archec.access.collection import Lookup, Step
 from archec.access.errors import SourceFailed
 from archec.access.exchange import Exchange, answer
+from archec.access.gate import NO_ROW
 from archec.access.loading import WarcLoader
 from archec.access.query import Query, all_of, key_range
 from archec.access.record import exactly
 from archec.access.resource import check_record
 from archec.access.rows import NOWHERE, Row
 from archec.access.stamps import upper
-from archec.access.viewer import NO_ROW
 from archec.errors import UsageError
 from archec.server.responses import BodyResponse
 

@@ -12,12 +12,12 @@ import click
 from archec.access.feeding import add as add_rows
 from archec.access.feeding import fed_path, locked, parse_rows
 from archec.access.feeding import remove as remove_rows
+from archec.access.gate import Viewer
 from archec.access.index_files import lines_of
 from archec.access.index_sorting import Unsortable, folder_files, sort_index
 from archec.access.obi_source import subjects_of
 from archec.access.rules import Level, Rules, address_of
 from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, token_path
-from archec.access.viewer import Viewer
 from archec.access.warcindex import index_folder, index_path
 from archec.archive.opening import opened
 from archec.cli.common import (

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from archec.access.collection import Collection, Lookup, Step, is_short
 from archec.access.errors import Refused, SourceFailed
+from archec.access.gate import Viewer
 from archec.access.index_folders import FileSource
 from archec.access.query import Arguments, all_of, key_of, parse_query
 from archec.access.resource import load
@@ -29,7 +30,6 @@ from archec.access.rows import NOWHERE, any_row, as_cdxj, as_json, as_text
 from archec.access.rules import Rules
 from archec.access.sources import Errors
 from archec.access.stamps import seconds
-from archec.access.viewer import Viewer
 from archec.cli.access import access
 from archec.urlkey import urlkey
 

@@ -39,14 +39,13 @@ from warc_files import Crawl
 
 from archec.access.audit_log import AuditLog
 from archec.access.errors import Refused
-from archec.access.gate import Gate, TransferEnded
+from archec.access.gate import Gate, TransferEnded, Viewer
 from archec.access.index_folders import FileSource
 from archec.access.query import MatchType, Query, key_of, key_range, uri_of
 from archec.access.rows import NOWHERE, Row, RowOrigin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of
 from archec.access.sources import Errors
 from archec.access.tokens import Token, TokenFile, hash_of
-from archec.access.viewer import Viewer
 from archec.cli.access import access
 from archec.config import Config, RuleConfig
 from archec.errors import ConfigError, UsageError
