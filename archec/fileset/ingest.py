@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Collection, Sequence
+from itertools import count
 
 import msgspec
 from msgspec.structs import replace
 
-from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
+from archec.archive.commit import CommitItem
+from archec.catalogue.journal_lines import ManifestNoted, ObiChange
+from archec.catalogue.model import FilesetManifestFile, Ingest, Note, Obi, Version
 from archec.fileset.context import IngestOptions, RequestFindings, Work
 from archec.fileset.download import Downloader
 from archec.fileset.finding import GONE, find_item, landing_page
@@ -21,10 +25,10 @@ from archec.fileset.lookup import (
     named_by_platform,
     read_heading,
 )
-from archec.fileset.manifest import is_whole, set_safe_paths
+from archec.fileset.manifest import Manifest, encode, is_whole, parts, set_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.platforms.checking import checked_item
-from archec.fileset.records import loss_item, manifest_of, noted_again, restored_item, state_items, tist_for
+from archec.fileset.records import manifest_of
 from archec.fileset.redaction import public_files, public_item, public_url
 from archec.fileset.status import (
     EmptyManifest,
@@ -37,6 +41,8 @@ from archec.fileset.status import (
 from archec.fileset.strategies import helper_for
 from archec.fileset.strategy_choice import choose_strategy, too_much
 from archec.fileset.summary import finish
+from archec.history import History
+from archec.store.writer import Placement, Writer
 from archec.units import counted
 
 
@@ -145,7 +151,7 @@ def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item
         paths = [file.path for file in item.manifest or ()]
         files = work.options.selection.with_others(files, work.archive.catalogue.manifest(before.state), paths)
     manifest = manifest_of(item, files, found.bundle)
-    if damaged and (restored := restored_item(known, manifest, damaged, work.run, downloader.writer)) is not None:
+    if damaged and (restored := _restored_item(known, manifest, damaged, work.run, downloader.writer)) is not None:
         work.commits.add(restored)
         work.commits.commit()
         known = fileset_of(work.archive, item)
@@ -154,8 +160,8 @@ def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item
     newer = [tist for tist in noted if _is_newer(work, known, tist, item)]
     taken: set[int] = set()
     while not taken or (known.id, found.state) in work.refused:
-        when = tist_for(known.history, work.run, newer, item.published, taken)
-        items, found.state = state_items(known, manifest, when, work.run, downloader.writer, newer)
+        when = _tist_for(known.history, work.run, newer, item.published, taken)
+        items, found.state = _state_items(known, manifest, when, work.run, downloader.writer, newer)
         work.refused.discard((known.id, found.state))
         taken.add(when)  # bytes of a former state may be held there
         for one in items:
@@ -163,7 +169,7 @@ def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item
         work.commits.commit()
     last = held_version(work.archive, known, item, bundled=found.bundle is not None, damaged=damaged)
     if last is not None and not items and last.state != found.state:
-        work.commits.add(noted_again(known, found.state, when, work.run))
+        work.commits.add(_noted_again(known, found.state, when, work.run))
         work.commits.commit()
 
 
@@ -190,6 +196,82 @@ def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> b
     return bool(item.order) and read_heading(work.archive, known, tist).order > item.order
 
 
+def _state_items(
+    known: Obi, manifest: Manifest, when: int, run: int, writer: Writer, newer: Sequence[int] = ()
+) -> tuple[list[CommitItem], str]:
+    """Returns the records that make a manifest the state of its fileset at ``when``, and its sha256. The list is empty
+    if it is the state already, or that of the next entry, or any before those of newer versions at ``newer``."""
+    with writer.temp(when, manifest.fileset) as temp:
+        for piece in encode(manifest):
+            temp.write(piece)
+        stored = temp.close()
+    is_noted = newer and any(state == stored.sha256 for tist, state in known.history if tist < min(newer))
+    if is_noted or known.history.noting(when, stored.sha256) != ():
+        writer.discard(stored.temp)
+        return [], stored.sha256
+    is_first = not len(known.history) or when < known.history.tists[0]
+    kind = "new" if is_first else "returned" if known.history.at(when) is None else "changed"
+    version = Version(stored.sha256, stored.md5, stored.size, None, "application/json", manifest.title[:2000])
+    record = ObiChange(
+        "fileset", manifest.fileset, "", {when: stored.sha256}, (), version, {when: Note(run, kind)}
+    )  # fmt: skip
+    items = [CommitItem(ManifestNoted(part)) for part in parts(stored.sha256, manifest.manifest)]
+    place = Placement(stored.temp, when, manifest.fileset, stored.sha256)
+    return [*items, CommitItem(record, place)], stored.sha256
+
+
+def _noted_again(known: Obi, state: str, when: int, run: int) -> CommitItem:
+    """Creates the record by which the entry with ``state`` that is nearest to ``when`` is the one noted last of its
+    version."""
+    tist = min((tist for tist, there in known.history if there == state), key=lambda tist: abs(tist - when))
+    note = replace(known.notes[tist], run=run)
+    return CommitItem(ObiChange("fileset", known.id, "", {tist: state}, notes={tist: note}))
+
+
+def _restored_item(
+    known: Obi, manifest: Manifest, damaged: Sequence[int], run: int, writer: Writer
+) -> CommitItem | None:
+    """Returns the record for a manifest that is a state of its fileset already, and held with damaged bytes at one of
+    the tists ``damaged``: its bytes are stored again, under the tist of the run, or the next that is free, for all of
+    these tists. None if it is none of them."""
+    used = {*known.history.tists, *(note.at for note in known.notes.values())}
+    at = next(tist for tist in count(run) if tist not in used)
+    with writer.temp(at, manifest.fileset) as temp:
+        for piece in encode(manifest):
+            temp.write(piece)
+        stored = temp.close()
+    states = known.history.as_dict()
+    put: dict[int, str | None] = {tist: stored.sha256 for tist in damaged if states[tist] == stored.sha256}
+    if not put:
+        writer.discard(stored.temp)
+        return None
+    notes = {tist: replace(known.notes[tist], at=at) for tist in put}
+    record = ObiChange("fileset", known.id, put=put, notes=notes, kept={at: stored.sha256})
+    return CommitItem(record, Placement(stored.temp, at, known.id, stored.sha256))
+
+
+def _tist_for(
+    history: History, run: int, newer: Sequence[int] = (), published: int = 0, taken: Collection[int] = ()
+) -> int:
+    """The tist for a version: that of the run, or a later one if the run has noted another version already, but never
+    one of ``taken``, at which other bytes are held.
+
+    A version older than those at ``newer`` is noted before them: at ``published``, if that is between the state before
+    them and the earliest of them, else at the last free tist before them.
+    """
+    if not newer:
+        when = max(run, (history.last or 0) + 1)
+        while when in taken:
+            when += 1
+        return when
+    before = min(newer)
+    after = max((tist for tist in history.tists if tist < before), default=0)
+    when = published if after < published < before else before - 1
+    while (when in history.tists or when in taken) and when > 1:
+        when -= 1
+    return when
+
+
 def _note_gone(work: Work, found: RequestFindings, problem: FilesetProblem) -> str:
     """Notes the loss of a data set whose present version was withdrawn. Returns the id of the fileset that a withdrawn
     version is of; empty if nothing was withdrawn, or nothing of it was ever held."""
@@ -211,8 +293,9 @@ def _note_gone(work: Work, found: RequestFindings, problem: FilesetProblem) -> s
 
 
 def _note_loss(work: Work, known: Obi, problem: FilesetProblem) -> None:
-    seen = last_listed(work.archive.catalogue, known)
-    work.commits.add(loss_item(known, work.run, problem.message, seen))
+    when, seen = _tist_for(known.history, work.run), last_listed(work.archive.catalogue, known)
+    note = Note(work.run, "lost", reason=problem.message[:200], seen=seen)
+    work.commits.add(CommitItem(ObiChange("fileset", known.id, put={when: None}, notes={when: note})))
     work.commits.commit()
 
 

@@ -1,10 +1,8 @@
-"""Journal records of an ingest: files and responses as fobis, manifests as states of a fileset. Pure functions, except
-that manifests are written to temporary files of the writer."""
+"""Journal records of an ingest: files and responses as fobis, and manifests that are no states. Pure functions; the
+states of filesets are decided in :mod:`archec.fileset.ingest`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import count
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,8 +13,7 @@ from archec.catalogue.model import FilesetManifestFile, Note, Obi, Version, Visi
 from archec.digest import Digests
 from archec.fileset.manifest import Manifest, encode, parts
 from archec.fileset.model import FilesetPlatformItem
-from archec.history import History
-from archec.store.writer import HardLink, Placement, Writer
+from archec.store.writer import HardLink, Placement
 from archec.tist import MAX_TIST
 from archec.web.outcome import Outcome
 
@@ -73,28 +70,6 @@ def replaced_item(known: Obi, tist: int, body: FobiBody, run: int) -> CommitItem
     return CommitItem(record, Placement(body.temp, run, known.id, sha256))
 
 
-def restored_item(
-    known: Obi, manifest: Manifest, damaged: Sequence[int], run: int, writer: Writer
-) -> CommitItem | None:
-    """Returns the record for a manifest that is a state of its fileset already, and held with damaged bytes at one of
-    the tists ``damaged``: its bytes are stored again, under the tist of the run, or the next that is free, for all of
-    these tists. None if it is none of them."""
-    used = {*known.history.tists, *(note.at for note in known.notes.values())}
-    at = next(tist for tist in count(run) if tist not in used)
-    with writer.temp(at, manifest.fileset) as temp:
-        for piece in encode(manifest):
-            temp.write(piece)
-        stored = temp.close()
-    states = known.history.as_dict()
-    put: dict[int, str | None] = {tist: stored.sha256 for tist in damaged if states[tist] == stored.sha256}
-    if not put:
-        writer.discard(stored.temp)
-        return None
-    notes = {tist: replace(known.notes[tist], at=at) for tist in put}
-    record = ObiChange("fileset", known.id, put=put, notes=notes, kept={at: stored.sha256})
-    return CommitItem(record, Placement(stored.temp, at, known.id, stored.sha256))
-
-
 def manifest_of(
     item: FilesetPlatformItem, files: list[FilesetManifestFile], bundle: FilesetManifestFile | None
 ) -> Manifest:
@@ -115,69 +90,9 @@ def manifest_of(
     )
 
 
-def state_items(
-    known: Obi, manifest: Manifest, when: int, run: int, writer: Writer, newer: Sequence[int] = ()
-) -> tuple[list[CommitItem], str]:
-    """Returns the records that make a manifest the state of its fileset at ``when``, and its sha256. The list is empty
-    if it is the state already, or that of the next entry, or any before those of newer versions at ``newer``."""
-    with writer.temp(when, manifest.fileset) as temp:
-        for piece in encode(manifest):
-            temp.write(piece)
-        stored = temp.close()
-    is_noted = newer and any(state == stored.sha256 for tist, state in known.history if tist < min(newer))
-    if is_noted or known.history.noting(when, stored.sha256) != ():
-        writer.discard(stored.temp)
-        return [], stored.sha256
-    is_first = not len(known.history) or when < known.history.tists[0]
-    kind = "new" if is_first else "returned" if known.history.at(when) is None else "changed"
-    version = Version(stored.sha256, stored.md5, stored.size, None, "application/json", manifest.title[:2000])
-    record = ObiChange(
-        "fileset", manifest.fileset, "", {when: stored.sha256}, (), version, {when: Note(run, kind)}
-    )  # fmt: skip
-    items = [CommitItem(ManifestNoted(part)) for part in parts(stored.sha256, manifest.manifest)]
-    place = Placement(stored.temp, when, manifest.fileset, stored.sha256)
-    return [*items, CommitItem(record, place)], stored.sha256
-
-
-def noted_again(known: Obi, state: str, when: int, run: int) -> CommitItem:
-    """Creates the record by which the entry with ``state`` that is nearest to ``when`` is the one noted last of its
-    version."""
-    tist = min((tist for tist, there in known.history if there == state), key=lambda tist: abs(tist - when))
-    note = replace(known.notes[tist], run=run)
-    return CommitItem(ObiChange("fileset", known.id, "", {tist: state}, notes={tist: note}))
-
-
 def unkept_items(manifest: Manifest) -> tuple[list[CommitItem], str]:
     """Returns the records for a manifest that is not a state because none of its files is held, and its sha256."""
     digests = Digests()
     for piece in encode(manifest):
         digests.update(piece)
     return [CommitItem(ManifestNoted(part)) for part in parts(digests.sha256, manifest.manifest)], digests.sha256
-
-
-def loss_item(known: Obi, run: int, reason: str, seen: int) -> CommitItem:
-    """The record for the loss of a held data set that its platform has withdrawn, and listed last at ``seen``."""
-    when, note = tist_for(known.history, run), Note(run, "lost", reason=reason[:200], seen=seen)
-    return CommitItem(ObiChange("fileset", known.id, "", {when: None}, (), None, {when: note}))
-
-
-def tist_for(
-    history: History, run: int, newer: Sequence[int] = (), published: int = 0, taken: Collection[int] = ()
-) -> int:
-    """The tist for a version: that of the run, or a later one if the run has noted another version already, but never
-    one of ``taken``, at which other bytes are held.
-
-    A version older than those at ``newer`` is noted before them: at ``published``, if that is between the state before
-    them and the earliest of them, else at the last free tist before them.
-    """
-    if not newer:
-        when = max(run, (history.last or 0) + 1)
-        while when in taken:
-            when += 1
-        return when
-    before = min(newer)
-    after = max((tist for tist in history.tists if tist < before), default=0)
-    when = published if after < published < before else before - 1
-    while (when in history.tists or when in taken) and when > 1:
-        when -= 1
-    return when
