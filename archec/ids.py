@@ -1,8 +1,7 @@
 """The ids of obis: a tobi's is its normalised handle, a fobi's its normalised URL, a fileset's a ``fileset:`` string.
-Also the name of an id in the obi store.
 
-The name is the id, escaped like Perl's ``URI::Escape::uri_escape_utf8`` does by default. A name over 255 bytes is
-truncated, and a hash of the whole id is appended.
+Escaped like Perl's ``URI::Escape::uri_escape_utf8`` does by default, they are names in the obi store
+(:func:`archec.store.layout.file_name`).
 """
 
 from __future__ import annotations
@@ -14,20 +13,14 @@ from typing import Literal, NamedTuple
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 import idna
-from xxhash import xxh3_64_hexdigest, xxh3_128_hexdigest
 
 from archec.errors import BadName
-
-MAX_NAME = 255
-"""Maximum length of a path component in bytes on ext4, xfs and btrfs (NAME_MAX)."""
 
 MAX_ID = 16_384
 """Maximum length of an id in characters. Ids are keys of the catalogue and occur in every list. No server accepts a
 longer URL, and no archive has a longer handle."""
 
 _ESCAPES = [chr(byte) if re.match(r"[A-Za-z0-9\-._~]", chr(byte)) else f"%{byte:02X}" for byte in range(256)]
-_HASH_TAIL = 1 + 32
-_LIKE_CUT = re.compile(r".*~[0-9a-f]{32}", re.S)
 
 
 def escape(obi: str) -> str:
@@ -44,41 +37,6 @@ def unescape(name: str) -> str:
     if escape(obi) != name:
         raise BadName(f"{name!r} is not an escaped id")
     return obi
-
-
-def file_name(obi: str) -> str:
-    """The file name of an id: its escaped form or, if that is over 255 bytes, a prefix, ``~`` and xxh3_128 of the id.
-
-    The dots of the ids ``.`` and ``..`` are escaped, since no file can have those names. An id whose name looks
-    truncated is hashed as well, so that no two ids share a name.
-    """
-    name = escape(obi)
-    if len(name) <= MAX_NAME and not (len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name)):
-        return name if name.strip(".") or len(name) > 2 else name.replace(".", "%2E")
-    cut = min(MAX_NAME, len(name)) - _HASH_TAIL
-    for back in (1, 2):  # never cut inside an escape: %C3 would become %C or %
-        if name[cut - back] == "%":
-            cut -= back
-            break
-    digest = xxh3_128_hexdigest(obi.encode("utf-8", "surrogatepass"))
-    return f"{name[:cut]}~{digest}"
-
-
-def named_by(path: str) -> tuple[str, str, str]:
-    """The file name in a path of the obi store, and the range of ids, without its end, that may have it: of a truncated
-    name all that begin like it. Empty texts if it is no such path."""
-    match = None if is_url(path) else _STORE_PATH.fullmatch(path)
-    if match is None:
-        return "", "", ""
-    name = match[1]
-    is_cut = len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name) is not None
-    begin = unquote_to_bytes(name[:-_HASH_TAIL] if is_cut else name).decode("utf-8", "ignore")
-    return name, begin, begin + ("\U0010ffff" if is_cut else "\0")
-
-
-def fan(obi: str) -> str:
-    """The two hex digits of xxh3_64(id) that name the fan-out directory of an id."""
-    return xxh3_64_hexdigest(obi.encode("utf-8", "surrogatepass"))[:2]
 
 
 # -- URLs -------------------------------------------------------------------------------------------
@@ -347,6 +305,12 @@ def kind_of(obi: str) -> Literal["tobi", "fobi", "fileset"]:
     return "fobi" if is_url(obi) else "fileset" if is_fileset(obi) else "tobi"
 
 
+def name_in(path: str) -> str:
+    """The file name in a path of the obi store; empty if it is no such path."""
+    match = None if is_url(path) else _STORE_PATH.fullmatch(path)
+    return match[1] if match is not None else ""
+
+
 def typed(raw: str) -> str:
     """The id in typed or pasted text.
 
@@ -358,8 +322,7 @@ def typed(raw: str) -> str:
         text = text[1:-1].strip()
     if text[:4].lower() == "url:":
         text = text[4:].lstrip()
-    path = None if is_url(text) else _STORE_PATH.fullmatch(text)
-    name = path[1] if path else text
+    name = name_in(text) or text
     if _STORE_NAME.match(name):
         with suppress(BadName):
             text = unescape(name)

@@ -1,9 +1,4 @@
-"""Tists: Unix time stamps in whole seconds, UTC; stamping, inverting, parsing, printing.
-
-The inversion is that of the Fort Lee paper, section "object store": the decimal digits reversed,
-``/`` after the third and the sixth. (The paper's own example has slips: 1352481230 inverts to
-0321842531.)
-"""
+"""Tists: Unix time stamps in whole seconds, UTC; stamping, parsing, printing."""
 
 from __future__ import annotations
 
@@ -11,7 +6,6 @@ import re
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
-from functools import lru_cache
 
 from archec.errors import ArchecError, BadName
 
@@ -34,27 +28,6 @@ def stamp(previous: int | None = None, *, clock: Callable[[], float] = time.time
     if not 0 <= now <= MAX_TIST:
         raise ArchecError("the clock of this machine is before 1970 or after 9999", hint="set the clock")
     return now if previous is None or now > previous else previous + 1
-
-
-@lru_cache(maxsize=1024)
-def tist_path(tist: int) -> str:
-    """The relative directory of a tist in the obi store: ``1352481230`` -> ``"032/184/2531"``."""
-    if tist < 0:
-        raise BadName(f"{tist} is not a tist: it is negative")
-    digits = str(tist)[::-1]
-    if len(digits) < 7:
-        # Before 1970-01-12: padded, so that every tist has three levels.
-        digits = digits.ljust(10, "0")
-    return f"{digits[:3]}/{digits[3:6]}/{digits[6:]}"
-
-
-def tist_of_path(path: str) -> int:
-    """The tist of a relative directory in the form of :func:`tist_path`. Raises :class:`BadName`."""
-    digits = path.replace("/", "")
-    tist = int(digits[::-1]) if digits.isdecimal() else -1
-    if tist < 0 or tist_path(tist) != path:
-        raise BadName(f"{path!r} is not the directory of a tist")
-    return tist
 
 
 def iso(tist: int) -> str:

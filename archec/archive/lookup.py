@@ -15,8 +15,8 @@ from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue, Checksum
 from archec.catalogue.model import KINDS, Kind, Note, Obi
 from archec.errors import CorruptArchive, NotHeld
-from archec.ids import file_name, kind_of, named_by, normalise, slash_variant, typed, without_userinfo
-from archec.store.layout import Layout
+from archec.ids import kind_of, normalise, slash_variant, typed, without_userinfo
+from archec.store.layout import Layout, file_name, named_by
 from archec.store.reader import Chain, compare, corrupt, locate, missing, open_held
 from archec.tist import iso
 

@@ -19,13 +19,11 @@ from archec.audit.findings import Finding
 from archec.audit.quarantine import QUARANTINE
 from archec.catalogue.interface import Catalogue
 from archec.errors import ArchecError, BadName, StorageFailed, is_out_of_resources, storage_errors
-from archec.ids import file_name
 from archec.redif.problems import shown
 from archec.store.durable import is_temp, open_directory
-from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Directories, Layout
+from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Directories, Layout, file_name, id_of_name, tist_of_path
 from archec.store.lock import LOCK, holder
-from archec.store.reader import follow, id_of_name
-from archec.tist import tist_of_path
+from archec.store.reader import follow
 
 MOST = 100_000
 """Maximum number of differences of a kind that are reported, so that memory stays flat; the rest is counted."""

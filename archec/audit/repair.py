@@ -34,7 +34,7 @@ from archec.errors import (
     storage_errors,
 )
 from archec.files import read_file
-from archec.ids import file_name, is_url, kind_of, slash_variant
+from archec.ids import is_url, kind_of, slash_variant
 from archec.store.durable import Disk, atomic_write, open_directory, temporary_file
 from archec.store.journal import JournalBatch, read_batches
 from archec.store.layout import (
@@ -45,14 +45,15 @@ from archec.store.layout import (
     Directories,
     Layout,
     descriptor_of,
+    file_name,
     journal_of,
     journals,
     open_store,
+    tist_path,
 )
 from archec.store.lock import RunLock
 from archec.store.reader import held_tists, locate
 from archec.store.writer import Placement, Redirect, Writer
-from archec.tist import tist_path
 
 if TYPE_CHECKING:
     from archec.audit.copies import Copy  # imports an HTTP client, which is rarely needed

@@ -14,19 +14,26 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from xxhash import xxh3_64_hexdigest, xxh3_128_hexdigest
 
 from archec.closing import Closing
 from archec.config import Config
-from archec.errors import ConfigError, CorruptArchive, failure, storage_errors
+from archec.errors import BadName, ConfigError, CorruptArchive, failure, storage_errors
 from archec.files import read_file
-from archec.ids import MAX_NAME, fan, file_name
+from archec.ids import escape, name_in, unescape
 from archec.store.durable import Disk, atomic_write, fsync_dir, is_temp
-from archec.tist import tist_path
 
 VERSION = 1
+MAX_NAME = 255
+"""Maximum length of a path component in bytes on ext4, xfs and btrfs (NAME_MAX)."""
+_HASH_TAIL = 1 + 32
+_LIKE_CUT = re.compile(r".*~[0-9a-f]{32}", re.S)
 DESCRIPTOR = "layout.json"
 NAMASTE = "0=archec_1.0"
 RUNS = "runs"
@@ -72,6 +79,86 @@ class Layout:
     @property
     def runs(self) -> Path:
         return self.root / RUNS
+
+
+# -- the parts of f(tist, id) ----------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def tist_path(tist: int) -> str:
+    """The relative directory of a tist: its decimal digits reversed, ``/`` after the third and the sixth.
+
+    (The paper's own example has slips: 1352481230 is inverted to 0321842531, so its directory is ``032/184/2531``.)
+    """
+    if tist < 0:
+        raise BadName(f"{tist} is not a tist: it is negative")
+    digits = str(tist)[::-1]
+    if len(digits) < 7:
+        # Before 1970-01-12: padded, so that every tist has three levels.
+        digits = digits.ljust(10, "0")
+    return f"{digits[:3]}/{digits[3:6]}/{digits[6:]}"
+
+
+def tist_of_path(path: str) -> int:
+    """The tist of a relative directory in the form of :func:`tist_path`. Raises :class:`BadName`."""
+    digits = path.replace("/", "")
+    tist = int(digits[::-1]) if digits.isdecimal() else -1
+    if tist < 0 or tist_path(tist) != path:
+        raise BadName(f"{path!r} is not the directory of a tist")
+    return tist
+
+
+def fan(obi: str) -> str:
+    """The two hex digits of xxh3_64(id) that name the fan-out directory of an id."""
+    return xxh3_64_hexdigest(obi.encode("utf-8", "surrogatepass"))[:2]
+
+
+def file_name(obi: str) -> str:
+    """The file name of an id: its escaped form or, if that is over 255 bytes, a prefix, ``~`` and xxh3_128 of the id.
+
+    The dots of the ids ``.`` and ``..`` are escaped, since no file can have those names. An id whose name looks
+    truncated is hashed as well, so that no two ids share a name.
+    """
+    name = escape(obi)
+    if len(name) <= MAX_NAME and not _is_like_cut(name):
+        return name if name.strip(".") or len(name) > 2 else name.replace(".", "%2E")
+    cut = min(MAX_NAME, len(name)) - _HASH_TAIL
+    for back in (1, 2):  # never cut inside an escape: %C3 would become %C or %
+        if name[cut - back] == "%":
+            cut -= back
+            break
+    digest = xxh3_128_hexdigest(obi.encode("utf-8", "surrogatepass"))
+    return f"{name[:cut]}~{digest}"
+
+
+def _is_like_cut(name: str) -> bool:
+    """Whether a name is a truncated one, or looks like it."""
+    return len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name) is not None
+
+
+def id_of_name(name: str) -> str | None:
+    """The id for a name on disk; None if the name is truncated, or is not the name of an obi."""
+    if _is_like_cut(name):
+        return None
+    if name in ("%2E", "%2E%2E"):
+        return "." * (len(name) // 3)
+    with suppress(BadName):
+        return unescape(name)
+    return None
+
+
+def named_by(path: str) -> tuple[str, str, str]:
+    """The file name in a path of the obi store, and the range of ids, without its end, that may have it: of a truncated
+    name all that begin like it. Empty texts if it is no such path."""
+    name = name_in(path)
+    if not name:
+        return "", "", ""
+    is_cut = _is_like_cut(name)
+    begin = unquote_to_bytes(name[:-_HASH_TAIL] if is_cut else name).decode("utf-8", "ignore")
+    return name, begin, begin + ("\U0010ffff" if is_cut else "\0")
+
+
+# -- the descriptor ---------------------------------------------------------------------------------
 
 
 def create(root: str | Path, *, fanout: int = 0) -> Layout:

@@ -20,17 +20,15 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from archec.closing import Closing
 from archec.digest import Digests, sha256_hex
 from archec.errors import BadName, CorruptArchive, NotHeld, failure, storage_errors
-from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
+from archec.ids import is_url, slash_variant
 from archec.store.durable import is_temp
-from archec.store.layout import Directories, Layout
-from archec.tist import tist_of_path
+from archec.store.layout import Directories, Layout, file_name, id_of_name, tist_of_path
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # never waits for a pipe
 
 MAX_HOPS = 64
 """Maximum number of symbolic links and slash variants that are followed; recorded redirect chains are shorter."""
 
-_CUT_NAME = re.compile(r".+~[0-9a-f]{32}", re.S)
 _FAN = re.compile(r"[0-9a-f]{2}")
 _NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
 
@@ -266,17 +264,6 @@ def link_text(layout: Layout, tist: int, id: str, to_tist: int, to_id: str) -> s
     if directory == goal:
         return file_name(to_id)
     return f"{'../' * layout.depth}{goal}/{file_name(to_id)}"
-
-
-def id_of_name(name: str) -> str | None:
-    """The id for a name on disk; None if the name is truncated, or is not the name of an obi."""
-    if len(name) > MAX_NAME - 3 and _CUT_NAME.fullmatch(name):
-        return None
-    if name in ("%2E", "%2E%2E"):
-        return "." * (len(name) // 3)
-    with suppress(BadName):
-        return unescape(name)
-    return None
 
 
 def tist_of_directory(layout: Layout, directory: str) -> int:

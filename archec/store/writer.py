@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld, StorageFailed, failure, storage_errors
-from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
+from archec.ids import escape, is_url, slash_variant
 from archec.store.durable import Data, Disk, create_temp, fsync_file, hit, is_temp
-from archec.store.layout import RUNS, Directories, Layout
+from archec.store.layout import MAX_NAME, RUNS, Directories, Layout, file_name, tist_path
 from archec.store.reader import Reader, link_text, look
-from archec.tist import tist_path
 
 if TYPE_CHECKING:  # slow to import, and rarely needed
     from concurrent.futures import ThreadPoolExecutor

@@ -33,9 +33,9 @@ from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.errors import StorageFull
 from archec.gather import operator_decisions
 from archec.progress import Meter
-from archec.store.layout import Layout
+from archec.store.layout import Layout, tist_path
 from archec.store.lock import RunLock
-from archec.tist import parse_when, tist_path
+from archec.tist import parse_when
 
 Damage = Callable[[World], None]
 

@@ -141,37 +141,6 @@ def test_url_normalisation_is_idempotent_and_stays_in_the_grammar(raw: str) -> N
         assert ids.slash_variant(variant) == url
 
 
-@given(hostile)
-def test_file_names_are_names_and_lead_back(obi: str) -> None:
-    name = ids.file_name(obi)
-    assert len(name.encode()) <= 255
-    assert "/" not in name
-    assert "\0" not in name
-    assert name not in (".", "..")
-    escaped = ids.escape(obi)
-    assert ids.unescape(escaped) == obi
-    if 2 < len(escaped) <= 255:
-        assert name == escaped
-
-
-@given(st.text(min_size=100, max_size=400), st.text(min_size=100, max_size=400))
-def test_long_names_stay_apart(one: str, other: str) -> None:
-    try:
-        assert (ids.file_name(one) == ids.file_name(other)) == (one == other)
-    except UnicodeEncodeError:
-        pytest.fail("a lone surrogate must not stop the archive")
-
-
-def test_a_long_name_is_cut_at_an_escape() -> None:
-    url = "http://x/" + "é" * 300
-    name = ids.file_name(url)
-    head, _, digest = name.rpartition("~")
-    assert len(digest) == 32
-    assert ids.escape(url).startswith(head)
-    assert head.count("%") * 3 == len(head) - len("httpx")
-    assert len(name) > 250
-
-
 def test_perls_own_escaping_gives_the_same() -> None:
     perl = shutil.which("perl")
     if perl is None or subprocess.run([perl, "-MURI::Escape", "-e1"], capture_output=True, check=False).returncode:

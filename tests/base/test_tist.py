@@ -9,30 +9,6 @@ from hypothesis import strategies as st
 from archec import tist as t
 from archec.errors import BadName
 
-tists = st.integers(0, t.MAX_TIST)
-
-
-def test_the_papers_example_with_its_slip_corrected() -> None:
-    assert t.tist_path(1352481230) == "032/184/2531"
-
-
-@given(tists)
-def test_the_directory_of_a_tist_leads_back_to_it(tist: int) -> None:
-    path = t.tist_path(tist)
-    assert [len(part) for part in path.split("/")][:2] == [3, 3]
-    assert t.tist_of_path(path) == tist
-
-
-@given(tists, tists)
-def test_two_tists_never_share_a_directory(one: int, other: int) -> None:
-    assert (t.tist_path(one) == t.tist_path(other)) == (one == other)
-
-
-@pytest.mark.parametrize("path", ["", "032/184", "032/184/2531/x", "03a/184/2531", "0321/84/2531", "../184/2531"])
-def test_what_is_no_directory_of_a_tist(path: str) -> None:
-    with pytest.raises(BadName):
-        t.tist_of_path(path)
-
 
 @given(st.lists(st.floats(0, 2e9), min_size=1, max_size=20))
 def test_software_tists_strictly_increase_whatever_the_clock_does(clock: list[float]) -> None:

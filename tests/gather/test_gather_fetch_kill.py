@@ -43,8 +43,7 @@ from gather_support import (
 
 from archec.config import Config, FetchConfig
 from archec.gather import file_phase
-from archec.store.layout import open_layout
-from archec.tist import tist_path
+from archec.store.layout import open_layout, tist_path
 from archec.web.pool import FetchPool
 
 SETTINGS: dict[str, object] = {

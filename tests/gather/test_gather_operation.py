@@ -49,9 +49,8 @@ from archec.fileset.run import run_ingest
 from archec.progress import Meter
 from archec.report.changes import changes_of_runs
 from archec.store.durable import temp_name
-from archec.store.layout import journals, open_layout
+from archec.store.layout import journals, open_layout, tist_path
 from archec.store.lock import RunLock, holder
-from archec.tist import tist_path
 
 
 def many(path: Path, count: int, title: str = "A title") -> Path:

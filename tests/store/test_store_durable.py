@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from store_fakes import FakeDisk
 
 from archec.errors import StorageFailed, StorageFull, failure, user_name
-from archec.ids import file_name
 from archec.store.durable import Disk, atomic_stream, atomic_write, fsync_dir, is_temp, temp_name, write_once
+from archec.store.layout import file_name
 
 
 def test_atomic_write_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:

@@ -11,12 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.errors import ArchecError, ConfigError, CorruptArchive
-from archec.ids import fan
+from archec.errors import ArchecError, BadName, ConfigError, CorruptArchive
+from archec.ids import escape, unescape
 from archec.store import layout as layouts
-from archec.store.layout import DESCRIPTOR, NAMASTE, Layout, create, open_layout
+from archec.store.layout import (
+    DESCRIPTOR,
+    NAMASTE,
+    Layout,
+    create,
+    fan,
+    file_name,
+    open_layout,
+    tist_of_path,
+    tist_path,
+)
+from archec.tist import MAX_TIST
 
 TIST = 1352481230
+TISTS = st.integers(0, MAX_TIST)
 
 HOSTILE = st.one_of(
     st.text(min_size=1, max_size=60),
@@ -123,7 +135,60 @@ def test_a_damaged_descriptor(tmp_path: Path, data: bytes) -> None:
         open_layout(path.parent)
 
 
-@given(id=HOSTILE, tist=st.integers(0, 253402300799), fanout=st.sampled_from([0, 256]))
+def test_the_papers_example_with_its_slip_corrected() -> None:
+    assert tist_path(1352481230) == "032/184/2531"
+
+
+@given(TISTS)
+def test_the_directory_of_a_tist_leads_back_to_it(tist: int) -> None:
+    path = tist_path(tist)
+    assert [len(part) for part in path.split("/")][:2] == [3, 3]
+    assert tist_of_path(path) == tist
+
+
+@given(TISTS, TISTS)
+def test_two_tists_never_share_a_directory(one: int, other: int) -> None:
+    assert (tist_path(one) == tist_path(other)) == (one == other)
+
+
+@pytest.mark.parametrize("path", ["", "032/184", "032/184/2531/x", "03a/184/2531", "0321/84/2531", "../184/2531"])
+def test_what_is_no_directory_of_a_tist(path: str) -> None:
+    with pytest.raises(BadName):
+        tist_of_path(path)
+
+
+@given(HOSTILE)
+def test_file_names_are_names_and_lead_back(obi: str) -> None:
+    name = file_name(obi)
+    assert len(name.encode()) <= 255
+    assert "/" not in name
+    assert "\0" not in name
+    assert name not in (".", "..")
+    escaped = escape(obi)
+    assert unescape(escaped) == obi
+    if 2 < len(escaped) <= 255:
+        assert name == escaped
+
+
+@given(st.text(min_size=100, max_size=400), st.text(min_size=100, max_size=400))
+def test_long_names_stay_apart(one: str, other: str) -> None:
+    try:
+        assert (file_name(one) == file_name(other)) == (one == other)
+    except UnicodeEncodeError:
+        pytest.fail("a lone surrogate must not stop the archive")
+
+
+def test_a_long_name_is_cut_at_an_escape() -> None:
+    url = "http://x/" + "é" * 300
+    name = file_name(url)
+    head, _, digest = name.rpartition("~")
+    assert len(digest) == 32
+    assert escape(url).startswith(head)
+    assert head.count("%") * 3 == len(head) - len("httpx")
+    assert len(name) > 250
+
+
+@given(id=HOSTILE, tist=TISTS, fanout=st.sampled_from([0, 256]))
 def test_every_id_has_a_path_of_plain_components(id: str, tist: int, fanout: int) -> None:  # noqa: A002
     layout = Layout(Path("/a"), fanout)
     path = layout.path(tist, id)

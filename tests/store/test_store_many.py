@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from archec.errors import ArchecError, CorruptArchive, NotHeld
-from archec.ids import file_name
-from archec.store.layout import Layout
+from archec.store.layout import Layout, file_name
 from archec.store.reader import Reader, open_obi
 from archec.store.writer import Placement, Writer
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld, StorageFailed
-from archec.ids import escape, file_name
+from archec.ids import escape
 from archec.store.durable import open_directory
-from archec.store.layout import Layout, create
-from archec.store.reader import digest, held_tists, id_of_name, locate, open_held, open_obi
+from archec.store.layout import Layout, create, file_name, id_of_name
+from archec.store.reader import digest, held_tists, locate, open_held, open_obi
 from archec.store.writer import Placement, Redirect, Writer
 
 TIST = 1352481230
