@@ -51,10 +51,6 @@ _MOST_SILENT = 20_000
 """Maximum number of files that wait for the network; the others wait for the next run."""
 _WAIT = 0.05
 _OUT_OF_STEP = "the connection was out of step"
-_ENDED = {
-    "redirect-loop": "its redirects form a loop",
-    "too-many-redirects": "more redirects than fetch.max_redirects",
-}
 
 
 def visit_files(of: Environment) -> str:
@@ -332,9 +328,9 @@ class FilePhase:
 
     def _redirect(self, active: Active, hop: Hop) -> None:
         target = hop.location
-        ended = self._under_way.redirect(active, hop, target)
-        if ended:
-            self._finish(active, VisitResult(hop, outcome=ended, target=target, message=_ENDED[ended]))
+        ended = self._under_way.redirect(active, hop)
+        if ended is not None:
+            self._finish(active, ended)
             return
         if target in self._under_way:
             return
@@ -487,16 +483,10 @@ class FilePhase:
 
     def _reached(self, active: Active, url: str, effect: Effect, hop: Hop) -> VisitResult:
         """The result of a URL that redirects to ``url``, given the effect and the answer of the visit to ``url``."""
-        own, visit = active.answer, effect.visit
-        if effect.version is None:
-            failed = replace(own, status=hop.status or own.status, deferred=hop.deferred)
-            return VisitResult(failed, outcome=visit.outcome, target=url, message=hop.message)
-        if effect.hops >= self._config.fetch.max_redirects:
-            return VisitResult(own, outcome="too-many-redirects", target=url, message=_ENDED["too-many-redirects"])
-        return self._bodies.own(own, effect.version) or VisitResult(
-            own, version=effect.version, unchanged=visit.outcome == "not-modified", cosmetic=visit.cosmetic,
-            target=url, place=effect.place, hops=effect.hops + 1, tags=visit.tags,
-        )  # fmt: skip
+        seen = self._under_way.reached(active.answer, url, effect, hop)
+        if seen.version is None:
+            return seen
+        return self._bodies.own(active.answer, seen.version) or seen
 
     def _shared_with(self, url: str, sha256: str, target: str) -> str:
         """Why a body is suspect if many URLs of its host share it, else empty. Marks the other URLs as well."""

@@ -1,5 +1,5 @@
-"""Visits: the table of those in progress, and the effect of a hop on a fobi's history (pure rules of design section 5).
-:mod:`archec.gather.due` says when it is due again.
+"""Visits: the table of those in progress, how far redirects are followed, and the effect of a hop on a fobi's history
+(pure rules of design section 5). :mod:`archec.gather.due` says when it is due again.
 
 A URL is in the table from the moment it is queued for the fetchers until its visit ends, in one of four states: it is
 being *fetched*; it *redirects* and waits for the result of its target; the *text* of its body is being extracted; its
@@ -31,6 +31,10 @@ from archec.web.outcome import Hop
 
 _COMPRESSED = re.compile(r"([-;:]|--)(gzip|br|deflate|zstd)$")
 State = Literal["fetched", "redirects", "text", "silent"]
+_ENDED = {
+    "redirect-loop": "its redirects form a loop",
+    "too-many-redirects": "more redirects than fetch.max_redirects",
+}
 _RECENT = 2000
 """Number of visits kept in memory, more than a batch has; older ones are read from the catalogue."""
 
@@ -245,18 +249,18 @@ class UnderWay:
         active.planned = True
         return True
 
-    def redirect(self, active: Active, hop: Hop, target: str) -> str:
-        """Marks a URL as redirecting to ``target`` and waiting for it; returns ``""``, or the outcome that ends the
-        chain (``redirect-loop``, ``too-many-redirects``).
+    def redirect(self, active: Active, hop: Hop) -> VisitResult | None:
+        """Marks a URL as redirecting and waiting for its target. Returns None, or the result that ends the chain.
 
         URLs that wait for it may then be too far from the end; that is checked when the result is passed on.
         """
+        target = hop.location
         if self._depth(active) >= self._max_redirects:
-            return "too-many-redirects"
+            return _ended(hop, target, "too-many-redirects")
         step: str = target
         while step:
             if step == active.fobi.id:
-                return "redirect-loop"
+                return _ended(hop, target, "redirect-loop")
             following = self._table.get(step)
             step = following.target if following is not None else ""
         active.hop, active.target = hop, target
@@ -264,7 +268,21 @@ class UnderWay:
         goal = self._table.get(target)
         if goal is not None:
             goal.waiting.append(active.fobi.id)
-        return ""
+        return None
+
+    def reached(self, hop: Hop, target: str, effect: Effect, end: Hop) -> VisitResult:
+        """The result of a URL that answered with ``hop`` and redirects to ``target``, given the effect and the answer
+        of the visit to that."""
+        visit = effect.visit
+        if effect.version is None:
+            failed = replace(hop, status=end.status or hop.status, deferred=end.deferred)
+            return VisitResult(failed, outcome=visit.outcome, target=target, message=end.message)
+        if effect.hops >= self._max_redirects:
+            return _ended(hop, target, "too-many-redirects")
+        return VisitResult(
+            hop, version=effect.version, unchanged=visit.outcome == "not-modified", cosmetic=visit.cosmetic,
+            target=target, place=effect.place, hops=effect.hops + 1, tags=visit.tags,
+        )  # fmt: skip
 
     def _depth(self, active: Active) -> int:
         """The number of redirects from the nearest URL that the archive knows; unknown URLs are only hops of others."""
@@ -315,6 +333,10 @@ class UnderWay:
         self._states[active.state] -= 1
         active.state = state
         self._states[state] += 1
+
+
+def _ended(hop: Hop, target: str, outcome: str) -> VisitResult:
+    return VisitResult(hop, outcome=outcome, target=target, message=_ENDED[outcome])
 
 
 class VisitLog:
