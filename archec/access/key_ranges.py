@@ -128,8 +128,11 @@ def origins_of(rest: str, catalogue: Catalogue, at: Position | None = None) -> I
     """Yields the spellings of a URL, given without scheme, that have the same key, as far as files of the catalogue
     begin like that: with any scheme, with and without ``www.``, ``www2.`` etc. ``at`` is the catalogue's position if it
     was just read."""
-    bare = rest[found.end() :] if (found := _WWW.match(rest)) else rest
-    return (begin + bare for begin in _begins(catalogue.ids, at or catalogue.position()))
+    www = found[0] if (found := _WWW.match(rest)) else ""
+    begins = dict.fromkeys(_begins(catalogue.ids, at or catalogue.position()))
+    if www not in ("", "www."):  # perhaps one of too many
+        begins |= dict.fromkeys(f"{scheme}://{www}" for scheme in _SCHEMES)
+    return (begin + rest[len(www) :] for begin in begins)
 
 
 @lru_cache(maxsize=16)

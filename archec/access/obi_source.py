@@ -154,10 +154,7 @@ def ids_of(url: str, catalogue: Catalogue, at: Position | None = None) -> list[s
         return []
     _, mark, rest = uri.partition("://")
     found = list(origins_of(rest, catalogue, at)) if mark else []
-    other = slash_variant(uri)
-    if other is None:
-        return found
-    return found + [one + "/" if other.endswith("/") else one[:-1] for one in found]
+    return found + [other for one in found if (other := slash_variant(one))]
 
 
 class Wholeness:

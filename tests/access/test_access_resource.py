@@ -29,7 +29,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.key_ranges import groups_of
 from archec.access.loading import ListResolver, PrefixResolver, WarcLoader
-from archec.access.obi_source import OwnSource, looking_up
+from archec.access.obi_source import OwnSource, ids_of, looking_up
 from archec.access.posts import Asked
 from archec.access.query import Arguments, parse_query
 from archec.access.remote import Web
@@ -37,6 +37,7 @@ from archec.access.remote_records import RangeReader
 from archec.access.rows import NOWHERE, Row, any_row, made_line
 from archec.access.sources import Errors
 from archec.archive.opening import opened
+from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Refipo
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, parse
@@ -519,11 +520,33 @@ def test_a_file_is_of_the_templates_that_name_it_on_any_host_with_its_key(folder
     paper = replace(paper, versions={key: replace(one, refs=refs) for key, one in paper.versions.items()})
     with closing(open_catalogue("sqlite:///c", base=folder, create=True)) as catalogue:
         catalogue.write(lot(1, paper, fobi("http://www3.x.org/p", 10)))
-        look_up = looking_up([unittest.mock.Mock(catalogue=catalogue)], lambda: True)
-        for host in ("www3.x.org", "x.org", "www.x.org"):
-            row = any_row(line(f"https://{host}/p", S), NOWHERE)
-            assert row is not None
-            assert look_up(row).works == (paper.id,)
+        assert works_of("https://www3.x.org/p", catalogue) == (paper.id,)
+        assert works_of("https://x.org/p", catalogue) == (paper.id,)
+        assert works_of("https://www.x.org/p", catalogue) == (paper.id,)
+
+
+def test_a_file_is_of_the_templates_that_name_it_without_the_last_slash(folder: Path) -> None:
+    paper = tobi("RePEc:aaa:s:1")
+    refs = tuple(Refipo(f"http://x.org/{path}", "application/pdf") for path in ("p", "q/", "r/"))
+    paper = replace(paper, versions={key: replace(one, refs=refs) for key, one in paper.versions.items()})
+    with closing(open_catalogue("sqlite:///c", base=folder, create=True)) as catalogue:
+        catalogue.write(lot(1, paper, *(fobi(one.url, 10) for one in refs)))
+        assert works_of("http://x.org/p/", catalogue) == (paper.id,)
+        assert works_of("http://x.org/q", catalogue) == (paper.id,)
+        assert works_of("http://x.org/r//", catalogue) == (paper.id,)
+
+
+def test_a_file_is_found_on_a_host_of_which_the_catalogue_has_too_many_numbered_ones(folder: Path) -> None:
+    files = [fobi(f"http://www{n}.x.org/p", 10) for n in range(1010)]
+    with closing(open_catalogue("sqlite:///c", base=folder, create=True)) as catalogue:
+        catalogue.write(lot(1, *files))
+        assert all(one.id in ids_of(one.id, catalogue) for one in files)
+
+
+def works_of(url: str, catalogue: Catalogue) -> tuple[str, ...]:
+    row = any_row(line(url, S), NOWHERE)
+    assert row is not None
+    return looking_up([unittest.mock.Mock(catalogue=catalogue)], lambda: True)(row).works
 
 
 def test_a_file_and_the_templates_that_name_it_are_of_one_moment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
