@@ -85,6 +85,7 @@ class _Connection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         self._http.eof_received()
+        self._transport.flush()
 
     def pause_writing(self) -> None:
         self._http.pause_writing()
@@ -124,14 +125,14 @@ class _JoinedWrites:
             self._held = b""
         elif data:
             self._held = data
-            self._call_soon(self._flush)
+            self._call_soon(self.flush)
 
     def close(self) -> None:
-        self._flush()
+        self.flush()
         self._transport.close()
 
-    def _flush(self) -> None:
-        if self._held:
+    def flush(self) -> None:
+        if self._held and not self.is_closing():  # after an abort, or if the client is gone
             self.write(b"")
 
 

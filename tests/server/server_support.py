@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 from archec.config import ServerConfig
 from archec.errors import BadName, CatalogueGone
 from archec.server.app import Capability, make_app
+from archec.server.observe import ABORT
 from archec.server.responses import BodyResponse, in_pieces
 
 LARGE = b"0123456789abcdef" * (1 << 20)
@@ -39,6 +40,7 @@ class Sample:
             Route("/sample/hello", self.hello, methods=["GET", "POST"]),
             Route("/sample/large", self.large),
             Route("/sample/endless", self.endless),
+            Route("/sample/cut", self.cut),
             Route("/sample/slow", self.slow),
             Route("/sample/fails/{how}", self.fails),
         ]
@@ -57,6 +59,12 @@ class Sample:
                 yield LARGE[:65536]
 
         return BodyResponse(Response(None, 200, None, "application/octet-stream"), -1, body())
+
+    async def cut(self, request: Request) -> Response:
+        request.state[ABORT]()
+        for _ in range(10):
+            await checkpoint()
+        return PlainTextResponse("nobody reads this")
 
     def slow(self, request: Request) -> Response:
         self.events.append("slow")

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import httpx
 import pytest
 import zstandard
-from server_support import LARGE, Sample, connect, is_refused, serving
+from server_support import LARGE, Sample, connect, is_cut, is_refused, serving
 from servers import LOCAL
 
 import archec
@@ -156,6 +156,15 @@ def wait_until_idle(port: int) -> None:
     while "archec_http_requests_active 1.0\n" not in httpx.get(metrics, trust_env=False).text:
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_a_connection_that_is_closed_before_an_answer_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(Sample()) as port:
+        with connect(port) as client:
+            client.sendall(b"GET /sample/cut HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+            assert is_cut(client)
+        wait_until_idle(port)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_nothing_is_made_for_a_client_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
