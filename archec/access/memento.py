@@ -96,15 +96,19 @@ async def view(lookup: Lookup, url: str, stamp: str) -> View | None:
 
 async def _among_nearest(lookup: Lookup, url: str, stamp: str) -> View | None:
     """As :func:`view`, from as many captures as other servers send at most. Only if there are more, they are also asked
-    for the first and the last."""
-    rows = await to_thread.run_sync(_ascending, await lookup.rows(_nearest_first(lookup, url, stamp)))
+    for the first and the last; and for all if the memento's neighbour on one side is not among the nearest."""
+    asked = _nearest_first(lookup, url, stamp or _END_OF_TIME)  # others may refuse the reverse order
+    rows = await to_thread.run_sync(_ascending, await lookup.rows(asked))
     around = _around(iter(rows), url, stamp)
     if around is None or len(rows) < MAX_SAME:
         return around
     from_first, from_last = (replace(all_of(url, end), may_push_limit=True) for end in ("", _END_OF_TIME))
-    first = await lookup.first(from_first)
-    last = await lookup.first(from_last) if stamp else None
-    return around._replace(first=first or around.first, last=last or around.last)
+    first = await lookup.first(from_first) or around.first
+    last = (await lookup.first(from_last) if stamp else None) or around.last
+    at = around.chosen.timestamp
+    if (around.before is None and first.timestamp < at) or (around.after is None and at < last.timestamp):
+        return await to_thread.run_sync(_around, await lookup.rows(all_of(url)), url, stamp)
+    return around._replace(first=first, last=last)
 
 
 def _ascending(rows: Iterator[Row]) -> list[Row]:

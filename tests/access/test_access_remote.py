@@ -270,6 +270,33 @@ access: {{open: metadata}}
             assert get.get(f"/mem/{in_time}").text == "20140228000000\n"
 
 
+def test_a_timegate_over_another_index_names_the_same_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although it asks for the nearest captures only, which may all be later or earlier than the memento, and although
+    a long answer of the other cannot be sorted here."""
+    monkeypatch.setattr("archec.access.memento.MAX_SAME", 4)
+    monkeypatch.setattr("archec.access.remote_indexes.MAX_SORTED", 10)
+    days = ["20050101", "20050102", *(f"201001{day:02}" for day in range(1, 10)), "20150101", "20150102"]
+    write_index(tmp_path / "there" / "a.cdxj", [line(U, f"{day}000000") for day in days])
+    with serving(configured(tmp_path / "there", "collections: {a: a.cdxj}\naccess: {open: metadata}")) as there:
+        front = configured(
+            tmp_path,
+            f"""
+collections:
+  a: cdx+{there}/a/cdx
+  ia: cdx+{there}/cdx/search/cdx
+access: {{open: metadata}}
+""",
+        )
+        with serving(front) as here, client(here, "") as get, client(there, "") as own:
+            for year in ("", *range(2003, 2018)):
+                asked = {"Accept-Datetime": f"Wed, 01 Jul {year} 00:00:00 GMT"} if year else {}
+                right = own.get(f"/a/{U}", headers=asked).headers["link"].replace(there, here)
+                assert get.get(f"/a/{U}", headers=asked).headers["link"] == right, year
+                assert get.get(f"/ia/{U}", headers=asked).headers["link"] == right.replace("/a/", "/ia/"), year
+
+
 def test_a_memento_of_another_archive_keeps_its_etag(get: httpx.Client) -> None:
     path = f"/mem/{STAMPS[0]}id_/{U}"
     tag = get.get(path).headers["etag"]
