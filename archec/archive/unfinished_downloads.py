@@ -115,7 +115,7 @@ class UnfinishedDownloads(Closing):
             self._remove([one for one in map(self._open.get, urls) if one is not None and one.tist < run], writer)
 
     def remove_old(self, run: int, writer: Writer) -> None:
-        """Removes the downloads that no run has continued for long before ``run``."""
+        """Removes the downloads that no run has continued for long before ``run``, which has asked for all of its."""
         self._remove([one for one in self._open.values() if one.tist < run - _KEPT_FOR], writer)
 
     def _remove(self, downloads: Collection[Download], writer: Writer) -> None:

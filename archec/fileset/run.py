@@ -164,7 +164,6 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
         counter.report = report = Report(run, 0, "none", "", filesets=counter.statuses)
         committer = stack.enter_context(committing(archive, run))
         committer.pace(*_PACE)
-        pending.remove_old(run, committer.store)
         asked = given.options.as_value()
         start = RunStart(run, kind=KIND, form="none", options=asked, software=__version__, clock=read_clock())
         committer.add(CommitItem(start))
@@ -187,6 +186,8 @@ def _run(config: Config, given: _Given, *, wait: bool) -> None:
             try:
                 _run_stoppable(ingest_all())
                 committer.commit()
+                if Status.BUDGET.value not in counter.statuses:
+                    pending.remove_old(run, committer.store)
             except BaseException as error:
                 with suppress(ArchecError):
                     committer.commit()

@@ -1955,14 +1955,40 @@ def test_what_is_left_of_a_download_that_nobody_continues_is_removed(filesets: F
     unfinished, store = filesets.config.work_path / "fileset.jsonl", Path(filesets.config.store_path)
     assert filesets.ingest(other)[0].status == "success-file"
     assert len(list(store.rglob("*.part"))) == 1, "the next ingest may continue it"
-    lines = [json.loads(line) for line in unfinished.read_bytes().splitlines() if line]
-    aged = [{**line, "tist": line["tist"] - 31 * 86400} if "tist" in line else line for line in lines]
-    unfinished.write_text("".join(f"{json.dumps(line)}\n" for line in aged))
+    age(unfinished)
     filesets.ingest(other)
     assert (list(store.rglob("*.part")), unfinished.exists()) == ([], False)
     platform.behaviours.clear()
     assert filesets.ingest(url)[0].status == "success-file"
     assert held(filesets, f"{platform.url}{where}") == bytes_of("p", 3_000_000)
+
+
+def test_a_download_is_continued_after_more_than_a_month(filesets: Filesets, platform: Platform) -> None:
+    url, where = zenodo(platform, 7, {"p": 3_000_000}), "/api/records/7/files/p/content"
+
+    def broken(handler: Handler, data: bytes) -> None:
+        if handler.headers.get("range"):
+            handler.send_error(503)
+        else:
+            handler.wfile.write(handler.head(data)[:2_000_000])
+            handler.close_connection = True
+
+    def continued(handler: Handler, data: bytes) -> None:
+        start = int(handler.headers["range"].removeprefix("bytes=").removesuffix("-"))
+        handler.answer(206, data[start:], **{"content-range": f"bytes {start}-{len(data) - 1}/{len(data)}"})
+
+    platform.behaviours[where] = broken
+    assert filesets.ingest(url)[0].status == "error-platform-download"
+    age(filesets.config.work_path / "fileset.jsonl")
+    platform.behaviours[where] = continued
+    assert filesets.ingest(url)[0].status == "success-file"
+
+
+def age(unfinished: Path) -> None:
+    """Makes unfinished downloads 31 days older."""
+    lines = [json.loads(line) for line in unfinished.read_bytes().splitlines() if line]
+    aged = [{**line, "tist": line["tist"] - 31 * 86400} if "tist" in line else line for line in lines]
+    unfinished.write_text("".join(f"{json.dumps(line)}\n" for line in aged))
 
 
 def test_what_a_kill_left_of_a_file_that_was_replaced_is_fetched_anew(filesets: Filesets, platform: Platform) -> None:
