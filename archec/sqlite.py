@@ -107,8 +107,8 @@ class Database(Closing):
             if self.connection.in_transaction:
                 yield
                 return
-            self.fetch("BEGIN")
             try:
+                self.fetch("BEGIN")
                 yield
             finally:
                 if self.connection.in_transaction:  # some errors end it
