@@ -7,6 +7,7 @@ a template that it does not contain follows from its coverage (design, section 4
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -39,6 +40,8 @@ class NotJudged(NamedTuple):
 
 HELD_BACK = NotJudged("held-back")
 ELSEWHERE = "elsewhere"
+_MOST_UNREAD = 1000
+"""Maximum number of unreadable files of one archive that are recorded individually."""
 
 
 def directory_of(place: str) -> str:
@@ -123,6 +126,28 @@ class Look(NamedTuple):
             if one in self.disturbed:
                 return NotJudged("disturbed", self.disturbed[one])
         return HELD_BACK if self.held_back(handle) else None
+
+
+def coverage_of(directories: Iterable[str], unreadable: Iterable[tuple[str, bool, str]], *, complete: bool) -> Coverage:
+    """The coverage of a data set that was read to its end, with these archive directories. ``unreadable`` are the
+    places that could not be read, whether only in part, and what :class:`Coverage` has of them.
+
+    If an archive has very many unreadable files, its whole directory counts as unreadable.
+    """
+    unread: dict[str, str] = {}
+    partly: dict[str, str] = {}
+    in_directory: Counter[str] = Counter()
+    for place, in_part, digest in unreadable:
+        directory = directory_of(place)
+        in_directory[directory] += 1
+        if in_directory[directory] <= _MOST_UNREAD:
+            listed = digest == CHANGED and place[-1:] in ("", "/")
+            (partly if in_part or listed else unread)[place.rstrip("/")] = digest
+        else:
+            unread[directory] = "too-many"
+    for place in unread:
+        partly.pop(place, None)
+    return Coverage(complete, frozenset(directories), unread, partly)
 
 
 def coverage_set(coverage: Coverage) -> KeyedSet:

@@ -11,15 +11,15 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from archec.archive.evidence import directory_of
+from archec.archive.evidence import coverage_of, directory_of
 from archec.catalogue.model import Coverage, Refipo, Version
 from archec.digest import md5_hex, sha256_hex
 from archec.errors import ArchecError, failure, storage_errors
-from archec.gather.spool import ChunkRead, FileRow, SeenRow, Spool, line_of
+from archec.gather.spool import ChunkRead, FileRow, SeenRow, line_of
 from archec.ids import MAX_ID
 from archec.redif.files import Blob, DataSetSource, Known, Other, Unread
 from archec.redif.precedence import below_root, standing
-from archec.redif.problems import CHANGED, Problem
+from archec.redif.problems import Problem
 from archec.redif.scan import FOUND_BY_SCAN, scan
 from archec.redif.schema import type_of
 from archec.redif.template import canonical_text, difference, fobis, parse
@@ -41,8 +41,6 @@ WORKER_HINT = "possibly out of memory; gather again"
 """The hint about a worker process that dies repeatedly."""
 _MOST_PROBLEMS = 200
 """Maximum number of problems that a worker reports in full per task; the rest is counted by code."""
-_MOST_UNREAD = 1000
-"""Maximum number of unreadable files of one archive that are recorded individually."""
 _LONGEST_TITLE = 2000
 """Maximum length of a title in the catalogue, in characters; the file in the obi store has the whole title."""
 _LONGEST_KIND = 100
@@ -119,29 +117,9 @@ def read_data_set(source: DataSetSource, of: Environment, memory: DirectoryMemor
     left_out = spool.superseded()
     if not source.whole:
         return Reading(False, source.damage, left_out | spool.unread(), Coverage())
-    return Reading(True, None, left_out, _coverage(spool, directories, left_out, complete=of.options.complete))
-
-
-def _coverage(spool: Spool, directories: set[str], left_out: frozenset[int], *, complete: bool) -> Coverage:
-    """The coverage of a data set that was read completely.
-
-    If an archive has very many unreadable files, its whole directory counts as unreadable.
-    """
-    read = directories | {directory_of(place) for place in spool.places()}
-    unread: dict[str, str] = {}
-    partly: dict[str, str] = {}
-    in_directory: Counter[str] = Counter()
-    for place, in_part, digest in spool.unreadable(left_out):
-        directory = directory_of(place)
-        in_directory[directory] += 1
-        if in_directory[directory] <= _MOST_UNREAD:
-            listed = digest == CHANGED and place[-1:] in ("", "/")
-            (partly if in_part or listed else unread)[place.rstrip("/")] = digest
-        else:
-            unread[directory] = "too-many"
-    for place in unread:
-        partly.pop(place, None)
-    return Coverage(complete, frozenset(read), unread, partly)
+    directories.update(map(directory_of, spool.places()))
+    coverage = coverage_of(directories, spool.unreadable(left_out), complete=of.options.complete)
+    return Reading(True, None, left_out, coverage)
 
 
 def chunk_reader(folder: Path) -> Callable[[list[Blob]], list[ChunkRead]]:
