@@ -11,7 +11,6 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +32,10 @@ _WWW = re.compile(r"www[0-9]*\.")
 _NUMBERED = re.compile(r"www[0-9]+")
 _MAX_NUMBERED = 1000
 _LAST = "\U0010ffff"
+_Ids = Callable[[Kind, str, str, int], list[str]]
+_MAX_CACHED = 16
+_cached: dict[tuple[_Ids, Position], tuple[str, ...]] = {}
+"""What URLs begin with, by catalogue and position."""
 
 
 class Group(NamedTuple):
@@ -129,21 +132,32 @@ def origins_of(rest: str, catalogue: Catalogue, at: Position | None = None) -> I
     begin like that: with any scheme, with and without ``www.``, ``www2.`` etc. ``at`` is the catalogue's position if it
     was just read."""
     www = found[0] if (found := _WWW.match(rest)) else ""
-    begins = dict.fromkeys(_begins(catalogue.ids, at or catalogue.position()))
+    begins = dict.fromkeys(_begins(catalogue, at or catalogue.position()))
     if www not in ("", "www."):  # perhaps one of too many
         begins |= dict.fromkeys(f"{scheme}://{www}" for scheme in _SCHEMES)
     return (begin + rest[len(www) :] for begin in begins)
 
 
-@lru_cache(maxsize=16)
-def _begins(ids: Callable[[Kind, str, str, int], list[str]], position: Position) -> tuple[str, ...]:
+def _begins(catalogue: Catalogue, position: Position) -> tuple[str, ...]:
     """What URLs of files begin with, at a ``position`` of the catalogue: a scheme, with and without the prefixes
-    ``www.``, ``www0.``, ``www1.`` ... of hosts."""
-    found: dict[str, None] = {}
+    ``www.``, ``www0.``, ``www1.`` ... of hosts. Not cached if the catalogue was cleared meanwhile: once it is rebuilt,
+    it has this position again."""
+    key = catalogue.ids, position
+    found = _cached.get(key)
+    if found is None:
+        found = tuple(dict.fromkeys(_found_begins(catalogue.ids)))
+        if catalogue.position() == position:
+            if len(_cached) >= _MAX_CACHED:
+                _cached.clear()
+            _cached[key] = found
+    return found
+
+
+def _found_begins(ids: _Ids) -> Iterator[str]:
     for begin in (f"{scheme}://" for scheme in _SCHEMES):
         for low, high in ((begin, f"{begin}\x7f"), (f"{begin}www.", f"{begin}www/")):
             if ids("fobi", low, high, 1):
-                found[low] = None
+                yield low
         low = f"{begin}www0"
         for _ in range(_MAX_NUMBERED):
             first = ids("fobi", low, f"{begin}www:", 1)
@@ -151,9 +165,8 @@ def _begins(ids: Callable[[Kind, str, str, int], list[str]], position: Position)
                 break
             label = re.split("[./]", first[0].removeprefix(begin), maxsplit=1)[0]
             if _NUMBERED.fullmatch(label):
-                found[f"{begin}{label}."] = None
+                yield f"{begin}{label}."
             low = f"{begin}{label}0"
-    return tuple(found)
 
 
 def _origins(catalogue: Catalogue) -> Iterator[str]:

@@ -543,6 +543,18 @@ def test_a_file_is_found_on_a_host_of_which_the_catalogue_has_too_many_numbered_
         assert all(one.id in ids_of(one.id, catalogue) for one in files)
 
 
+def test_a_file_is_found_after_a_rebuild_during_which_it_was_looked_up(folder: Path) -> None:
+    file = fobi("http://x.org/p", 10)
+    with closing(open_catalogue("sqlite:///c", base=folder, create=True)) as catalogue:
+        catalogue.write(lot(1, file))
+        just_read = catalogue.position()
+        catalogue.clear()
+        ids_of(file.id, catalogue, just_read)
+        catalogue.write(lot(1, file))
+        assert catalogue.position() == just_read
+        assert file.id in ids_of(file.id, catalogue)
+
+
 def works_of(url: str, catalogue: Catalogue) -> tuple[str, ...]:
     row = any_row(line(url, S), NOWHERE)
     assert row is not None
