@@ -82,7 +82,9 @@ class _Names:
         for depth in range(1, len(parts)):
             folded = _folded("/".join(parts[:depth]))
             if folded in self._files:
-                parts[depth - 1] = self._numbered(parts[:depth], folder=True)
+                if folded not in self._folders:
+                    self._folders[folded] = self._numbered(parts[:depth], folder=True)
+                parts[depth - 1] = self._folders[folded]
                 folded, clash = _folded("/".join(parts[:depth])), "is in a directory that has the name of a file"
             name = self._folders.setdefault(folded, parts[depth - 1])
             if name != parts[depth - 1]:

@@ -105,6 +105,12 @@ def test_directories_have_one_spelling() -> None:
     assert [bool(one.problem) for one in found] == [False, True, True, True, True, True]
 
 
+def test_a_directory_with_the_name_of_a_file_remains_one() -> None:
+    found = safe_paths(["data", "data/a", "data/b", "Data/c/d", "data (2)", "data/data (2)/e"])
+    kept = ["data (2)/a", "data (2)/b", "data (2)/c/d", "data (2) (2)", "data (2)/data (2)/e"]
+    assert [one.path for one in found] == ["data", *kept]
+
+
 @pytest.mark.parametrize(("sent", "safe"), [
     ("-", "_-"), ("~$data.xlsx", "_~$data.xlsx"), ("$HOME/x", "_$HOME/x"), ("%a%.csv", "_%a%.csv"),
     ("nb\u00a0", "nb"), ("x\u3000/y", "x/y"), ("-\u3000", "_-"), ("~" * 255, "_" + "~" * 254),
