@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from archec.access.index_files import Stamp, stamp_of
-from archec.catalogue.open import sqlite_path
+from archec.catalogue.engines import sqlite_path
 from archec.config import Config
 from archec.errors import ConfigError, UsageError, unreadable
 from archec.files import read_file

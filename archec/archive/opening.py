@@ -21,10 +21,10 @@ from typing import Any
 import msgspec
 
 from archec.archive.journal_records import all_records_in, records, records_in
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import DataSetRead, Fork, ObiChange, RunEnd, RunStart, changes_of, fold_obi
 from archec.catalogue.model import Obi, Position
-from archec.catalogue.open import open_catalogue
 from archec.catalogue.refused import write_accepted
 from archec.config import Config
 from archec.errors import (

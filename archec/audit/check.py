@@ -33,10 +33,10 @@ from archec.audit.opening import Audited
 from archec.audit.quarantine import quarantine
 from archec.audit.refold import compare_whole
 from archec.audit.repair import write_notice, wrong_notice
+from archec.catalogue.engines import sqlite_path
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.journal_lines import DataSetRead, ObiChange, RunEnd, RunStart, decode
 from archec.catalogue.model import KINDS
-from archec.catalogue.open import sqlite_path
 from archec.config import Config
 from archec.errors import (
     ArchecError,

@@ -33,10 +33,10 @@ from archec.audit.findings import Finding, about
 from archec.audit.journals import Journals
 from archec.audit.last_checked import Memory, Part
 from archec.audit.opening import Audited
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.journal_lines import ObiChange
 from archec.catalogue.model import Position
-from archec.catalogue.open import open_catalogue
 from archec.closing import Closing
 from archec.digest import Digests
 from archec.errors import (

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from archec.archive.opening import catch_up, is_behind
 from archec.audit.disk import known_tists
 from archec.audit.findings import Finding
+from archec.catalogue.engines import is_read_only, open_catalogue
 from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.model import Position
-from archec.catalogue.open import is_read_only, open_catalogue
 from archec.config import Config
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.store.layout import RUNS, Layout, journal_of, open_store

@@ -18,9 +18,9 @@ from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.catalogue.dump import dump
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
-from archec.catalogue.open import open_catalogue
 from archec.errors import CatalogueError, StorageFailed, StorageFull
 from archec.paging import batched
 from archec.progress import Meter

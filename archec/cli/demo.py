@@ -8,7 +8,7 @@ from shlex import quote
 
 import click
 
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.cli.common import DIRECTORY
 from archec.cli.coverage import coverage
 from archec.cli.lost import lost

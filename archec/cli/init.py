@@ -7,8 +7,8 @@ from shlex import quote
 
 import click
 
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import redact
-from archec.catalogue.open import open_catalogue
 from archec.cli.common import DIRECTORY, FILE
 from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse, plain_path, with_environment
 from archec.errors import CatalogueError, ConfigError, UsageError, failure

@@ -8,8 +8,8 @@ import click
 
 from archec.archive.opening import need_run
 from archec.archive.opening import rebuild as rebuild_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import redact
-from archec.catalogue.open import open_catalogue
 from archec.cli.common import report_options, run_of
 from archec.config import load
 from archec.errors import UsageError

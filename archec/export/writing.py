@@ -18,8 +18,8 @@ from typing import NamedTuple
 from warcio.recordloader import ArcWarcRecord
 
 from archec.archive.warc_records import record_of
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed, is_out_of_resources, storage_errors
 from archec.export.checking import Extents, VaultFault
 from archec.export.observations import Visits, collect, observation_of

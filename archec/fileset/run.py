@@ -25,9 +25,9 @@ from archec.archive.opening import Archive, locked, opened
 from archec.archive.report import Report
 from archec.archive.runs import end_run, next_run, read_clock, stop_run
 from archec.archive.unfinished_downloads import UnfinishedDownloads
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import RunStart
-from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import ArchecError, CatalogueGone, CorruptArchive, Exit, StorageFailed, StorageFull, gravest_of_items
 from archec.fileset.archiveorg_items import Items, keys_of

@@ -17,11 +17,11 @@ from archec.archive.report import NOT_ASKED
 from archec.catalogue.journal_lines import HostNoted
 from archec.catalogue.model import HostState, Obi, Version
 from archec.errors import ArchecError
-from archec.gather.bodies import Bodies, ReceivedHops, declared
 from archec.gather.due import Feeder, due_files, make_plan, task_for, unnamed_files
 from archec.gather.gone_files import GoneFiles, undecided
 from archec.gather.host_waits import HostTable, is_silent
 from archec.gather.options import Environment
+from archec.gather.received_bodies import Bodies, ReceivedHops, declared
 from archec.gather.spool import Spool
 from archec.gather.suspects import MANY, SHARED, SharedBodies, is_login_page, tags_in, tags_of
 from archec.gather.visits import Active, Effect, UnderWay, VisitLog, VisitResult, contradicts, doubtful, visit_for

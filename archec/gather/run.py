@@ -14,18 +14,18 @@ from archec.archive.commit import CommitItem, Commits, Committer, check_space, c
 from archec.archive.opening import Archive, LastRun, last_run, locked, refuse_past, scratch_folder
 from archec.archive.report import Report
 from archec.archive.runs import beginning, close_interrupted_run, end_run, read_clock, recounted, stop_run, sweep
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import ObiChange, RunEnd, RunStart
-from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, StorageFull, UsageError, gravest
-from archec.gather.bodies import received
 from archec.gather.clock_check import check_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
 from archec.gather.due import due_files, refusals
 from archec.gather.file_phase import take_up, visit_files
 from archec.gather.options import Environment, Options, run_time
+from archec.gather.received_bodies import received
 from archec.gather.spool import Spool
 from archec.gather.template_phase import TemplatePhase
 from archec.paging import batched

@@ -10,9 +10,9 @@ from archec.archive.journal_records import records_in
 from archec.archive.opening import Archive, LastRun, follow_until, last_run, rebuild, scratch_folder
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, end_run, read_clock
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.journal_lines import ChainLink, Fork, RunStart, encode
 from archec.catalogue.model import Position
-from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import ArchecError, UsageError
 from archec.progress import Meter

@@ -319,9 +319,9 @@ def _records(folder: Path, megabytes: int) -> None:
 def _own_store(folder: Path, urls: int) -> None:
     """An archive with the states of files."""
     from archec.archive.commit import CommitItem, Committer
+    from archec.catalogue.engines import open_catalogue
     from archec.catalogue.journal_lines import ObiChange, RunStart
     from archec.catalogue.model import Note, Version
-    from archec.catalogue.open import open_catalogue
     from archec.config import Config
     from archec.store.journal import JournalWriter
     from archec.store.layout import create, open_store

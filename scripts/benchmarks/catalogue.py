@@ -19,9 +19,9 @@ from itertools import islice
 from pathlib import Path
 
 from archec.catalogue.documents import DueFobi
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Changes, Claim, Note, Obi, Position, Refipo, Version
-from archec.catalogue.open import open_catalogue
 from archec.digest import md5_hex, sha256_hex
 from archec.history import History
 from benchmarks.runner import ROOT, BenchmarkError, Report

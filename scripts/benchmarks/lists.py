@@ -18,8 +18,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.model import Changes, Note, Obi, Position, Version, Visit
-from archec.catalogue.open import open_catalogue
 from archec.digest import md5_hex, sha256_hex
 from archec.history import History
 from benchmarks.catalogue import FIRST, chunks, handle

@@ -37,9 +37,9 @@ from archec.access.remote_records import RangeReader
 from archec.access.rows import NOWHERE, Row, any_row, made_line
 from archec.access.sources import Errors
 from archec.archive.opening import opened
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Refipo
-from archec.catalogue.open import open_catalogue
 from archec.config import Config, parse
 from archec.errors import CatalogueGone
 from archec.export.run import export_warc

@@ -20,7 +20,7 @@ from archec.audit.findings import Finding
 from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair
 from archec.audit.verify import Scope, VerifySummary, verify
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.config import Config, load
 from archec.progress import Meter
 from archec.store.layout import Layout, open_layout

@@ -28,7 +28,7 @@ from archec.audit.fixity import Inspector, ReadPace
 from archec.audit.last_checked import fixity, memory_path
 from archec.audit.opening import opened_for_audit
 from archec.audit.verify import Scope, verify
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.errors import StorageFull
 from archec.gather import operator_decisions

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from archec.catalogue.documents import BytesPlace, DueFobi, FileState, Moment, ObiState, TextPlace, TobiFiles
 from archec.catalogue.dump import dump
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue, Checksum, Counts
 from archec.catalogue.model import (
     TEXTS,
@@ -32,7 +33,6 @@ from archec.catalogue.model import (
     Visit,
     Visited,
 )
-from archec.catalogue.open import open_catalogue
 from archec.errors import CatalogueError
 from archec.history import History
 from archec.ids import MAX_ID

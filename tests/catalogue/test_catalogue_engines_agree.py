@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from archec.catalogue.documents import START, Moment, TextPlace
 from archec.catalogue.dump import dump
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import TEXTS, Changes, DataSet, Kind, Obi, Run
-from archec.catalogue.open import open_catalogue
 
 Pair = tuple[Catalogue, Catalogue]
 

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from pymongo.collection import Collection as PymongoCollection
 
 from archec.catalogue.dump import dump
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import ObiChange, Record, RunEnd, RunStart, changes_of
 from archec.catalogue.model import TEXTS, Changes, DataSet, Note, Obi, Position, Refipo, Run, Visit, Visited
 from archec.catalogue.mongo import SCHEMA_VERSION, MongoCatalogue
-from archec.catalogue.open import open_catalogue
 from archec.errors import CatalogueError, CatalogueGone
 from archec.history import History
 

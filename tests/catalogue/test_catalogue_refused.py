@@ -11,9 +11,9 @@ from catalogue_data import fobi, lot, tobi
 from msgspec.structs import replace
 
 from archec.catalogue.dump import dump
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KeyedSet, Position, Refipo, Run, Version, Visit, Visited
-from archec.catalogue.open import open_catalogue
 from archec.catalogue.refused import write_accepted
 from archec.errors import CatalogueRefused
 

@@ -14,7 +14,7 @@ from fileset_platform import Platform
 
 from archec.archive.opening import Archive, opened
 from archec.catalogue.dump import dump
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.config import Config, load
 from archec.fileset import json_lines
 from archec.fileset.context import IngestOptions

@@ -41,7 +41,7 @@ from archec.archive.lookup import find, held_at
 from archec.archive.opening import rebuild
 from archec.archive.unfinished_downloads import left_parts
 from archec.catalogue.dump import dump
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFailed, StorageFull, UsageError
 from archec.fileset import asking, download, run

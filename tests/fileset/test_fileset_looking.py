@@ -36,9 +36,9 @@ from warcio.archiveiterator import ArchiveIterator
 
 from archec.archive.commit import CommitItem, Committer
 from archec.archive.opening import opened
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.journal_lines import ObiChange, RunStart
 from archec.catalogue.model import FilesetManifestFile, Note, Obi, Refipo, Version
-from archec.catalogue.open import open_catalogue
 from archec.cli.coverage import coverage
 from archec.cli.fileset import fileset
 from archec.cli.get import get

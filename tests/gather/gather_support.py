@@ -27,9 +27,9 @@ from archec.archive.lookup import find, held_at
 from archec.archive.opening import Archive, is_behind, last_run, rebuild
 from archec.archive.report import Report
 from archec.catalogue.dump import dump
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
-from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli, main
 from archec.config import Config, as_yaml, load
 from archec.gather.run import Options, gather

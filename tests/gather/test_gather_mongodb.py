@@ -12,8 +12,8 @@ from mongod import Mongod
 from archec.archive.commit import Committer
 from archec.archive.opening import rebuild
 from archec.catalogue.dump import dump
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.mongo import MongoCatalogue
-from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.demo.papers import write_data_set
 from archec.demo.site import DemoSite

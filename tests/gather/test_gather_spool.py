@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from small_disk import small_disk
 
 from archec.archive.held_back import Loss
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.config import Config
 from archec.errors import StorageFailed, StorageFull
 from archec.gather.directory_cache import DirectoryMemory

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from archec.archive.runs import Unbegun, unbegun
 from archec.archive.unfinished_downloads import left_parts
 from archec.config import Config
-from archec.gather.bodies import received, received_path
+from archec.gather.received_bodies import received, received_path
 from archec.proof.journal_tree import State, remembered
 from archec.tist import MAX_TIST
 

@@ -32,7 +32,7 @@ from gather_support import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.config import Config
 from archec.store.layout import open_layout
 from archec.store.lock import holder

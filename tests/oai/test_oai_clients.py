@@ -36,7 +36,7 @@ class RealArchive(World):
     """A real archive, gathered by real runs, as a repository."""
 
     def __init__(self, config: Config, settings: OaiConfig) -> None:
-        from archec.catalogue.open import open_catalogue
+        from archec.catalogue.engines import open_catalogue
 
         folder = config.base / "data"
         super().__init__(

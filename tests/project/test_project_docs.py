@@ -21,7 +21,7 @@ from readme_blocks import README, ROOT, Played, blocks
 from archec import config, errors
 from archec.catalogue import journal_lines
 from archec.catalogue.dump import dump
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.cli.main import cli
 from archec.errors import ArchecError, Exit
 from archec.redif.problems import CODES

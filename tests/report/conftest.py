@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.open import open_catalogue
 from archec.store.layout import Layout, create
 
 

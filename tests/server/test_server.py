@@ -23,7 +23,7 @@ from server_support import LARGE, Sample, connect, is_cut, is_refused, serving
 from servers import LOCAL
 
 import archec
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.engines import open_catalogue
 from archec.config import as_yaml, load
 from archec.errors import ConfigError
 from archec.server.observe import ACCESS_LOG, log_accesses

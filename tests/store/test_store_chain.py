@@ -13,10 +13,10 @@ import pytest
 
 from archec.archive.opening import catch_up, last_run, rebuild
 from archec.catalogue.dump import dump
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.journal_lines import DataSetRead, ObiChange, Record, RunEnd, RunStart, SetAdded, encode
 from archec.catalogue.model import DataSet, KeyedSet, Note, Version
-from archec.catalogue.open import open_catalogue
 from archec.errors import ConfigError, CorruptArchive, CorruptJournal
 from archec.store.journal import NO_BATCH, JournalBatch, JournalWriter, read_batches
 from archec.store.layout import Layout, create, journals

@@ -16,7 +16,7 @@ from small_disk import small_disk
 
 from archec.archive.unfinished_downloads import UnfinishedDownloads
 from archec.errors import StorageFailed, StorageFull
-from archec.gather.bodies import ReceivedHops
+from archec.gather.received_bodies import ReceivedHops
 from archec.store.durable import atomic_write
 from archec.store.journal import JournalWriter, read_batches
 from archec.store.layout import create

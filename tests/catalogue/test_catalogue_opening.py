@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from archec.catalogue.engines import open_catalogue
 from archec.catalogue.interface import redact
-from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CatalogueGone, ConfigError
 
 SECRETS = (
