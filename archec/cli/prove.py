@@ -150,25 +150,27 @@ def _about(sealed: SealFile, keys: Sequence[VerifierKey], path: Path, file: Path
     seal = sealed.seal
     return {
         "origin": seal.origin, "size": seal.size, "root": seal.root.hex(), "made": seal.made,
-        "made_time": iso(seal.made), "signed_by": names,
+        "made_time": iso(seal.made), "signed_by": names, "compared_with": str(file) if file is not None else None,
     }  # fmt: skip
 
 
 def _lines(value: dict[str, Any]) -> Iterator[str]:
     if value["proves"] == "growth":
         yield "the newer seal contains everything that the older one does, unaltered"
-        yield from _seal_lines("older", value["old"])
-        yield from _seal_lines("newer", value["new"])
+        yield _seal_line("older", value["old"], "--since")
+        yield _seal_line("newer", value["new"], "--seal")
         return
     yield value["id"]
     for tist, sha256 in value["put"].items():
         yield f"    noted {tist} ({iso(int(tist))}): {f'sha256 {sha256}' if sha256 else 'lost'}"
     if "content" in value:
         yield "    the content matches"
-    yield from _seal_lines("recorded by the time of the", value["seal"])
+    yield _seal_line("recorded by the time of the", value["seal"], "--seal")
 
 
-def _seal_lines(which: str, about: dict[str, Any]) -> Iterator[str]:
-    by = ", ".join(about["signed_by"])
-    signed = f"signed by {by}" if by else "its signature was not checked: give --key, or compare it with --seal"
-    yield f"{which} seal of {about['made_time']}, {about['origin']}, {about['size']:,} lines; {signed}"
+def _seal_line(which: str, about: dict[str, Any], option: str) -> str:
+    known = [f"signed by {', '.join(about['signed_by'])}"] if about["signed_by"] else []
+    if about["compared_with"]:
+        known.append(f"the same as {about['compared_with']}")
+    trust = ", ".join(known) or f"its signature was not checked: give --key, or compare it with {option}"
+    return f"{which} seal of {about['made_time']}, {about['origin']}, {about['size']:,} lines; {trust}"

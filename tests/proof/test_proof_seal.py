@@ -249,7 +249,10 @@ def test_a_proof_that_was_altered_proves_nothing(archive: Config, folder: Path) 
         if good.index(b"\n\n") < at < good.rindex(b"\n\n"):  # nothing but the seal tells of all of them
             assert archec_inline(None, "prove", "--check", proof, "--seal", folder / "last.txt").code == 6, at
     proof.write_bytes(good)
-    assert archec_inline(None, "prove", "--check", proof, "--seal", folder / "last.txt").code == 0
+    unchecked = archec_inline(None, "prove", "--check", proof)
+    assert b"its signature was not checked: give --key, or compare it with --seal" in unchecked.out
+    done = archec_inline(None, "prove", "--check", proof, "--seal", folder / "last.txt")
+    assert (done.code, done.out.decode().endswith(f"lines; the same as {folder / 'last.txt'}\n")) == (0, True)
     assert archec_inline(None, "prove", "--check", proof, "--seal", folder / "first.txt").code == 6
     assert archec_inline(None, "prove", "--check", proof, "--since", folder / "first.txt").code == 2
     stranger = archec_inline(archive, "seal", "--new-key", folder / "stranger").out.decode().strip()
@@ -276,6 +279,10 @@ def test_one_seal_grew_from_another(archive: Config, folder: Path) -> None:
     assert told["old"]["size"] < told["new"]["size"]
     for one, other, wanted in ((first, last, 0), (last, last, 6), (first, first, 6)):
         assert archec_inline(None, "prove", "--check", proof, "--since", one, "--seal", other).code == wanted
+    done = archec_inline(None, "prove", "--check", proof, "--seal", last, "--key", folder / "key.pub")
+    assert done.out.decode().splitlines()[-1].endswith(f"signed by The-archive, the same as {last}")
+    done = archec_inline(None, "prove", "--check", proof, "--seal", last)
+    assert done.out.decode().splitlines()[-2].endswith("give --key, or compare it with --since")
     told = json.loads(archec_inline(archive, "seal", "--json").out)
     assert (told["signed"], str(told["lines"]) in told["seal"].splitlines()) == (True, True)
     done = archec_inline(archive, "prove", "--since", last, "--seal", first)
