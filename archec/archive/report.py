@@ -367,7 +367,8 @@ class Report:
 
 
 def kept_bytes(record: ObiChange) -> int:
-    """Bytes stored for a record: those of a new or changed template, or of a body under the URL's own name."""
+    """Bytes stored for a record: those of a new or changed template or manifest, or of a body under the URL's own
+    name."""
     if record.version is None:
         return 0
     if record.kind == "fobi" and (not record.put or any(note.target for note in record.notes.values())):

@@ -102,13 +102,13 @@ def recounted(last: LastRun, start: RunStart) -> Report:
         report.restore(built(RunReport, last.report))
     else:
         report.seconds.update(last.report.get("seconds", {}))
-    since = until = requests = stored = 0
+    since = until = requests = received = stored = 0
     for batch in read_batches(last.journal.path):
         until = batch.stamp
         since = since or until
         for record in records_in(batch, last.journal.path, ObiChange, IngestDone, RunEnd):
             if isinstance(record, RunEnd):
-                since, requests, stored = until, 0, 0
+                since, requests, received, stored = until, 0, 0, 0
                 ingested.clear()
             elif isinstance(record, IngestDone):
                 ingested[record.ingest.status] += 1
@@ -117,12 +117,14 @@ def recounted(last: LastRun, start: RunStart) -> Report:
             elif isinstance(record, ObiChange) and record.kind == "fobi":
                 report.visited(record)
                 requests += 1
+                received += kept_bytes(record)
+            elif isinstance(record, ObiChange) and record.kind == "fileset":
                 stored += kept_bytes(record)
             elif isinstance(record, ObiChange) and not last.merged:
                 _add_tobi(report, record)
     report.requests += requests
-    report.fetched_bytes += stored
-    report.stored_bytes += stored
+    report.fetched_bytes += received
+    report.stored_bytes += received + stored
     if is_ingest:
         report.filesets = dict(ingested + Counter(last.report.get("filesets", {})))
     if until > since:

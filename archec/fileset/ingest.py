@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from archec.archive.commit import CommitItem
+from archec.archive.report import kept_bytes
 from archec.catalogue.journal_lines import ManifestNoted, ObiChange
 from archec.catalogue.model import FilesetManifestFile, Ingest, Note, Obi, Version
 from archec.fileset.context import IngestOptions, RequestFindings, Work
@@ -167,6 +168,7 @@ def _keep_state(work: Work, downloader: Downloader, found: RequestFindings, item
         for one in items:
             work.commits.add(one)
         work.commits.commit()
+    work.report.stored_bytes += sum(kept_bytes(one.record) for one in items if isinstance(one.record, ObiChange))
     last = held_version(work.archive, known, item, bundled=found.bundle is not None, damaged=damaged)
     if last is not None and not items and last.state != found.state:
         work.commits.add(_noted_again(known, found.state, when, work.run))
