@@ -59,6 +59,8 @@ class Holder(NamedTuple):
         return self.what not in _NO_CATALOGUE
 
     def __str__(self) -> str:
+        if not self.pid:
+            return self.what
         since = iso(self.since) if 0 <= self.since <= MAX_TIST else "?"
         quiet = f", nothing journalled for {human_duration(self.quiet)}" if self.quiet >= QUIET else ""
         return f"{self.what}, process {self.pid} on {self.host}, since {since}{quiet}"
