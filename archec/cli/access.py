@@ -170,7 +170,7 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
             continue
         lines = counted(done.lines, "line")
         now = f"sorted, {lines}, {done.repeated:,} of them repeated and removed"
-        text = f"{path}: {f'was sorted ({lines})' if done.was_sorted else now}"
+        text = f"{path}: {f'was sorted already ({lines})' if done.was_sorted else now}"
         show({"path": str(path), **done._asdict()}, text, as_json=as_json)
     if failed:
         leave(Exit.CORRUPT)

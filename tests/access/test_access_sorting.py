@@ -35,6 +35,7 @@ def test_files_are_put_in_byte_order_in_place(tmp_path: Path) -> None:
     before = plain.stat().st_ino
     run = CliRunner().invoke(access, ["sort", "--json", str(plain)])
     assert '"was_sorted":true' in run.stdout.replace(" ", "")
+    assert f"{plain.name}: was sorted already (" in CliRunner().invoke(access, ["sort", str(plain)]).stdout
     assert plain.stat().st_ino == before
 
 
