@@ -236,7 +236,7 @@ class MementoSource(RemoteSource):
 
     async def _by_timemap(self, query: Query, errors: Errors) -> list[Row]:
         if not self._config.timemap_url:
-            raise SourceFailed("it has no TimeMap: use closest")
+            raise UsageError("it has no TimeMap: use closest")  # no failure of the TimeGate
         values = {"url": uri_of(query.url), "timestamp": query.closest}
         first = UrlTemplate(self._config.timemap_url).filled(values)
         pages, seen = [first], {first}

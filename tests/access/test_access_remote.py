@@ -160,6 +160,12 @@ def test_a_timegate_needs_no_more_than_the_headers_it_must_have(get: httpx.Clien
     assert record(get.get(f"/bare/resource?url={U}&closest=2015")).payload == b"first"
 
 
+def test_a_question_that_a_timegate_cannot_answer_is_no_failure_of_it(get: httpx.Client) -> None:
+    for _ in range(4):
+        answer = get.get(f"/bare/index?url={U}")
+        assert json.loads(answer.headers["reserrors"]) == {"bare": "it has no TimeMap: use closest"}
+
+
 def test_a_timemap_has_more_than_a_timegate_that_names_its_memento_only(get: httpx.Client) -> None:
     assert [row["timestamp"] for row in found(get, "mapped", "closest=2015")] == list(reversed(STAMPS))
 
