@@ -140,8 +140,10 @@ def listen(config: ServerConfig) -> socket.socket:
     """Returns a socket that listens on the configured host and port. Raises :class:`ConfigError`."""
     where = f"cannot listen on {config.host}, port {config.port}"
     hint = "set server.host and server.port, or give --host and --port"
+    host = config.host.strip("[]")
+    if not host:  # perhaps a variable that is not set: it must not open the archive to the network
+        raise ConfigError("server.host is empty", hint="all addresses are 0.0.0.0 or ::")
     try:
-        host = config.host.strip("[]") or None  # all, like *
         # asyncio sets TCP_NODELAY on accepted connections only if the protocol is stated here.
         found = socket.getaddrinfo(host, config.port, 0, socket.SOCK_STREAM, socket.IPPROTO_TCP, socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:

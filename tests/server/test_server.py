@@ -286,10 +286,15 @@ def test_addresses_of_ipv6_with_and_without_brackets(host: str) -> None:
         assert httpx.get(f"http://[::1]:{port}/healthz", trust_env=False).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["", "*", "0.0.0.0"])
+@pytest.mark.parametrize("host", ["*", "0.0.0.0"])
 def test_all_addresses(host: str) -> None:
     with listen(dataclasses.replace(LOCAL, host=host)) as listener:
         assert listener.getsockname()[0] == "0.0.0.0"
+
+
+def test_an_empty_host_is_not_all_addresses() -> None:
+    with pytest.raises(ConfigError, match="server.host is empty"):
+        listen(dataclasses.replace(LOCAL, host=""))
 
 
 @pytest.mark.usefixtures("ipv6")
