@@ -293,7 +293,7 @@ def test_all_addresses(host: str) -> None:
 
 
 def test_an_empty_host_is_not_all_addresses() -> None:
-    with pytest.raises(ConfigError, match="server.host is empty"):
+    with pytest.raises(ConfigError, match="is empty"):
         listen(dataclasses.replace(LOCAL, host=""))
 
 
