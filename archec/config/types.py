@@ -231,7 +231,8 @@ def _url_pattern(text: str) -> str:
     be normalised, and is refused if it can match none."""
     head = text.partition("*")[0].lower()
     if head == text.lower() or "/" in head.partition("://")[2]:
-        return normalise_url(text)
+        first, *others = re.split(r"(?=%[0-9A-Fa-f]?\*)", text, maxsplit=1)  # an escape of which * is a part
+        return normalise_url(first) + "".join(others)
     is_start = any(head.startswith(one[: len(head)]) for one in ("http://", "https://", "ftp://"))
     if is_start and re.fullmatch("[!-~]*", text):
         return text

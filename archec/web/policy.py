@@ -105,7 +105,11 @@ class Deny:
 
     def __init__(self, denials: Sequence[Denial] = ()) -> None:
         self._hosts = {host: denial.reason or _NO_REASON for denial in denials for host in denial.hosts}
-        self._urls = [(_pattern(url), denial.reason or _NO_REASON) for denial in denials for url in denial.urls]
+        self._urls = [
+            (_pattern(_FINAL_DOT.sub(r"\1", url)), denial.reason or _NO_REASON)
+            for denial in denials
+            for url in denial.urls
+        ]
         self._networks = [
             (ipaddress.ip_network(network), denial.reason or _NO_REASON)
             for denial in denials

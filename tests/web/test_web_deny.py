@@ -56,6 +56,9 @@ def test_urls(url: str, reason: str) -> None:
     [
         ("http://example.org:80/a/*", "http://example.org/a/b"),
         ("http://example.org", "http://example.org/"),
+        ("http://example.org./*", "http://example.org/a"),
+        ("http://example.org/%*", "http://example.org/%2F"),
+        ("http://example.org:80/a*%2*", "http://example.org/ab%2Fc"),
         ("HTTP://Example.org/%7euser/*", "http://example.org/~user/x"),
         ("https://Bücher.example/é*", "https://xn--bcher-kva.example/%C3%A9t%C3%A9"),
         ("http*://example.org/?a=*", "https://example.org/?a=b"),
