@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from archec.closing import Closing
 from archec.errors import StorageFailed, failure, storage_errors
 from archec.files import read_file
+from archec.store.durable import is_temp
 from archec.store.writer import Writer
 from archec.web.messages import whole
 
@@ -163,7 +164,9 @@ def _left(work: Path) -> dict[str, Download]:
         raise failure(error, path) from error
     for line in lines:
         with suppress(ValueError, RecursionError):  # incomplete last line of a killed process
-            _note(found, _decoder.decode(line))
+            download = _decoder.decode(line)
+            if download.over or is_temp(os.path.basename(download.temp)):  # else it is damaged
+                _note(found, download)
     return found
 
 

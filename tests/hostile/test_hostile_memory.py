@@ -17,6 +17,7 @@ from archec.archive.unfinished_downloads import left_parts
 from archec.config import Config
 from archec.gather.received_bodies import received, received_path
 from archec.proof.journal_tree import State, remembered
+from archec.store.durable import is_temp
 from archec.tist import MAX_TIST
 
 _KEYS = st.sampled_from(["time", "message", "run", "batch", "head", "size", "peaks", "forks", "url", "temp", "over"])
@@ -61,7 +62,7 @@ def test_what_makes_no_sense_is_not_believed(config: Config, data: bytes) -> Non
     assert found is None or (isinstance(found, Unbegun) and 0 <= found.time <= MAX_TIST)
     state = remembered(files[1])
     assert state is None or (isinstance(state, State) and state.run >= 0)
-    assert all(type(path) is str for path in left_parts(config.work_path))
+    assert all(is_temp(Path(path).name) for path in left_parts(config.work_path))
     assert type(received(config.work_path, 7)) is list
     for path in files:
         path.unlink()
