@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -32,10 +33,6 @@ _WWW = re.compile(r"www[0-9]*\.")
 _NUMBERED = re.compile(r"www[0-9]+")
 _MAX_NUMBERED = 1000
 _LAST = "\U0010ffff"
-_Ids = Callable[[Kind, str, str, int], list[str]]
-_MAX_CACHED = 16
-_cached: dict[tuple[_Ids, Position], tuple[str, ...]] = {}
-"""What URLs begin with, by catalogue and position."""
 
 
 class Group(NamedTuple):
@@ -132,35 +129,38 @@ def origins_of(rest: str, catalogue: Catalogue, at: Position | None = None) -> I
     begin like that: with any scheme, with and without ``www.``, ``www2.`` etc. ``at`` is the catalogue's position if it
     was just read."""
     www = found[0] if (found := _WWW.match(rest)) else ""
-    begins = dict.fromkeys(_begins(catalogue, at or catalogue.position()))
+    try:
+        begins = dict.fromkeys(_begins(catalogue, at or catalogue.position()))
+    except _Moved:
+        begins = dict.fromkeys(_found_begins(catalogue))
     if www not in ("", "www."):  # perhaps one of too many
         begins |= dict.fromkeys(f"{scheme}://{www}" for scheme in _SCHEMES)
     return (begin + rest[len(www) :] for begin in begins)
 
 
+class _Moved(Exception):
+    """The catalogue was changed or cleared while it was read. Once it is rebuilt, it has its position again, so what
+    was read must not be cached."""
+
+
+@lru_cache(maxsize=16)
 def _begins(catalogue: Catalogue, position: Position) -> tuple[str, ...]:
-    """What URLs of files begin with, at a ``position`` of the catalogue: a scheme, with and without the prefixes
-    ``www.``, ``www0.``, ``www1.`` ... of hosts. Not cached if the catalogue was cleared meanwhile: once it is rebuilt,
-    it has this position again."""
-    key = catalogue.ids, position
-    found = _cached.get(key)
-    if found is None:
-        found = tuple(dict.fromkeys(_found_begins(catalogue.ids)))
-        if catalogue.position() == position:
-            if len(_cached) >= _MAX_CACHED:
-                _cached.clear()
-            _cached[key] = found
+    found = tuple(_found_begins(catalogue))
+    if catalogue.position() != position:
+        raise _Moved
     return found
 
 
-def _found_begins(ids: _Ids) -> Iterator[str]:
+def _found_begins(catalogue: Catalogue) -> Iterator[str]:
+    """Yields what URLs of files begin with: a scheme, with and without the prefixes ``www.``, ``www0.``, ``www1.`` ...
+    of hosts."""
     for begin in (f"{scheme}://" for scheme in _SCHEMES):
         for low, high in ((begin, f"{begin}\x7f"), (f"{begin}www.", f"{begin}www/")):
-            if ids("fobi", low, high, 1):
+            if catalogue.ids("fobi", low, high, 1):
                 yield low
         low = f"{begin}www0"
         for _ in range(_MAX_NUMBERED):
-            first = ids("fobi", low, f"{begin}www:", 1)
+            first = catalogue.ids("fobi", low, f"{begin}www:", 1)
             if not first:
                 break
             label = re.split("[./]", first[0].removeprefix(begin), maxsplit=1)[0]
