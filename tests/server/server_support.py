@@ -61,7 +61,7 @@ class Sample:
         return BodyResponse(Response(None, 200, None, "application/octet-stream"), -1, body())
 
     async def cut(self, request: Request) -> Response:
-        request.state[ABORT]()
+        request.scope["state"][ABORT]()
         for _ in range(10):
             await checkpoint()
         return PlainTextResponse("nobody reads this")
