@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import suppress
 from datetime import timezone
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
@@ -188,14 +188,25 @@ class Response:
         """Bytes of the body received so far."""
         self._read, self._end = read, end
         self._is_open = True
-        self.headers: Mapping[str, str] = _decoded(raw)
-        """The fields by lower-case name. Values of repeated ones are joined with commas."""
         self._limits: FetchConfig | None = None
 
     @property
     def url(self) -> str:
         """The URL that was requested, normalised, without user and password."""
         return self.request.origin.url(self.request.target)
+
+    @cached_property
+    def headers(self) -> Mapping[str, str]:
+        """The fields by lower-case name. Values of repeated ones are joined with commas."""
+        fields: dict[str, str] = {}
+        for raw_name, value in self.raw:
+            name = raw_name.decode("latin-1").lower()
+            try:
+                text = value.decode()
+            except UnicodeDecodeError:
+                text = value.decode("latin-1")
+            fields[name] = f"{fields[name]}, {text}" if name in fields else text
+        return fields
 
     def transfer_coding(self) -> str:
         """``chunked``, ``identity`` or "". Raises ProtocolError for any other, whose body would be taken for the
@@ -270,18 +281,6 @@ class Response:
     async def aclose(self) -> None:
         """The same, for ``aclosing``."""
         self.close()
-
-
-def _decoded(raw: Pairs) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for raw_name, value in raw:
-        name = raw_name.decode("latin-1").lower()
-        try:
-            text = value.decode()
-        except UnicodeDecodeError:
-            text = value.decode("latin-1")
-        fields[name] = f"{fields[name]}, {text}" if name in fields else text
-    return fields
 
 
 def clean(value: bytes) -> str:
