@@ -277,12 +277,14 @@ def check_space(layout: Layout, min_free: float) -> None:
     """Raises StorageFull if a smaller share of the disk or of its inodes is free."""
     with storage_errors(layout.root):
         disk = os.statvfs(layout.root)
-    of = "the disk" if disk.f_bavail < min_free * disk.f_blocks else "the disk's inodes"
-    if of == "the disk" or disk.f_favail < min_free * disk.f_files:
-        raise StorageFull(
-            f"{layout.root}: less than {min_free:.1%} of {of} is free",
-            hint="free some space, or lower min_free, then gather again",
-        )
+    for of, free, size in (
+        ("the disk", disk.f_bavail, disk.f_blocks), ("the disk's inodes", disk.f_favail, disk.f_files),
+    ):  # fmt: skip
+        if free < min_free * size:
+            raise StorageFull(
+                f"{layout.root}: less than {min_free:.1%} of {of} is free",
+                hint="free some space, or lower min_free, then gather again",
+            )
 
 
 def relocated(record: ObiChange, tist: int, sha256: str, at: int) -> ObiChange:
