@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from archec.errors import OUT_OF_RESOURCES, DataSetError, hint_of, unreadable_directory
+from archec.errors import DataSetError, hint_of, is_out_of_resources, unreadable_directory
 from archec.redif.files import (
     PART,
     Blob,
@@ -255,7 +255,7 @@ def _listing(directory: int) -> tuple[list[str], dict[str, str]]:
 
 def _why(error: OSError) -> tuple[str, str]:
     """The code and message for a file or directory that cannot be read. Raises DataSetError if the fault is not its."""
-    if error.errno in OUT_OF_RESOURCES:
+    if is_out_of_resources(error):
         raise DataSetError(f"cannot read the data set: {error.strerror}", hint=hint_of(error, ""))
     if error.errno == errno.ELOOP:
         return "link", "a symbolic link, which is not followed"
