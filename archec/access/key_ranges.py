@@ -130,11 +130,11 @@ def origins_of(rest: str, catalogue: Catalogue, at: Position | None = None) -> I
     was just read."""
     www = found[0] if (found := _WWW.match(rest)) else ""
     try:
-        begins = dict.fromkeys(_begins(catalogue, at or catalogue.position()))
+        begins = _begins(catalogue, at or catalogue.position())
     except _Moved:
-        begins = dict.fromkeys(_found_begins(catalogue))
+        begins = tuple(_found_begins(catalogue))
     if www not in ("", "www."):  # perhaps one of too many
-        begins |= dict.fromkeys(f"{scheme}://{www}" for scheme in _SCHEMES)
+        begins = tuple(dict.fromkeys((*begins, *(f"{scheme}://{www}" for scheme in _SCHEMES))))
     return (begin + rest[len(www) :] for begin in begins)
 
 
