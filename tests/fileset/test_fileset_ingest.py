@@ -1947,18 +1947,20 @@ def test_a_kill_leaves_nothing_of_what_is_held_later(filesets: Filesets, platfor
     assert not unfinished.exists()
 
 
+def sent_in_part(handler: Handler, data: bytes) -> None:
+    """Sends a part of the file, and nothing when it is asked for the rest."""
+    if handler.headers.get("range"):
+        handler.send_error(503)
+    else:
+        handler.wfile.write(handler.head(data)[:2_000_000])
+        handler.close_connection = True
+
+
 def test_what_is_left_of_a_download_that_nobody_continues_is_removed(filesets: Filesets, platform: Platform) -> None:
     url, other = zenodo(platform, 7, {"p": 3_000_000}), zenodo(platform, 9, {"q": 10}, concept=8)
     where = "/api/records/7/files/p/content"
 
-    def broken(handler: Handler, data: bytes) -> None:
-        if handler.headers.get("range"):
-            handler.send_error(503)
-        else:
-            handler.wfile.write(handler.head(data)[:2_000_000])
-            handler.close_connection = True
-
-    platform.behaviours[where] = broken
+    platform.behaviours[where] = sent_in_part
     assert filesets.ingest(url)[0].status == "error-platform-download"
     unfinished, store = filesets.config.work_path / "fileset.jsonl", Path(filesets.config.store_path)
     assert filesets.ingest(other)[0].status == "success-file"
@@ -1974,18 +1976,11 @@ def test_what_is_left_of_a_download_that_nobody_continues_is_removed(filesets: F
 def test_a_download_is_continued_after_more_than_a_month(filesets: Filesets, platform: Platform) -> None:
     url, where = zenodo(platform, 7, {"p": 3_000_000}), "/api/records/7/files/p/content"
 
-    def broken(handler: Handler, data: bytes) -> None:
-        if handler.headers.get("range"):
-            handler.send_error(503)
-        else:
-            handler.wfile.write(handler.head(data)[:2_000_000])
-            handler.close_connection = True
-
     def continued(handler: Handler, data: bytes) -> None:
         start = int(handler.headers["range"].removeprefix("bytes=").removesuffix("-"))
         handler.answer(206, data[start:], **{"content-range": f"bytes {start}-{len(data) - 1}/{len(data)}"})
 
-    platform.behaviours[where] = broken
+    platform.behaviours[where] = sent_in_part
     assert filesets.ingest(url)[0].status == "error-platform-download"
     age(filesets.config.work_path / "fileset.jsonl")
     platform.behaviours[where] = continued
